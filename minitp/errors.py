@@ -1,0 +1,25 @@
+"""The errors a user can meet. Each says what was asked, which rule it broke, and what would work."""
+
+
+class MinitpError(Exception):
+    """An error whose message is for the user: the command line prints it without a traceback."""
+
+
+class ConfigError(MinitpError, ValueError):
+    """A model, a placement or an option that can't be: found before any file is read."""
+
+
+class FileFormatError(MinitpError, ValueError):
+    """A checkpoint, trace or tokenizer file that breaks its format's rules."""
+
+
+class StateError(MinitpError, TypeError):
+    """An array was used in a way its state (whole, shard, partial sum, on root) doesn't allow."""
+
+
+class CollectiveError(MinitpError, RuntimeError):
+    """Ranks disagree about a collective, or one never arrived."""
+
+
+class LaunchError(MinitpError, RuntimeError):
+    """Ranks could not be started, or were started in a way that can't work."""

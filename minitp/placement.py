@@ -1,0 +1,275 @@
+"""Who holds what: the one table that loading, layers, caches, checkpoints, plans and pictures ask.
+
+No other code divides a size by the number of ranks. The table has two levels here, and is asked, not built (it answers
+for 405B on 16,384 ranks):
+
+  logical   one entry per parameter of the model: its axes, the axis that is cut, each rank's slice, the state of its gradient
+  physical  what a rank keeps in memory: q, k, v in one matrix and gate, up in one matrix, so that each is one product
+
+The third level, where a parameter lies in a file, belongs to the file's format: `minitp.checkpoint`.
+
+Weights are stored (out, in): y = x Wᵀ. "Column-parallel" cuts the columns of Wᵀ, the rows of the stored W: axis 0.
+"""
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from minitp.config import ModelConfig
+from minitp.errors import ConfigError
+
+Slices = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`size` things cut over `ranks` in whole units: as even as units allow, larger shards first.
+
+    A rank may get nothing. `ends`, where given, replaces the even rule by each rank's own end (see `balanced`).
+    """
+    size: int
+    ranks: int
+    unit: int = 1
+    ends: tuple[int, ...] | None = None
+
+    def __post_init__(self):
+        if self.ranks < 1 or self.unit < 1 or self.size < 0:
+            raise ConfigError(f"can't cut {self.size} in units of {self.unit} over {self.ranks} ranks: "
+                              "ranks and units start at 1, sizes at 0")
+        if self.ends is not None and (len(self.ends) != self.ranks or self.ends[-1] != self.size
+                                      or sorted((0, *self.ends)) != [0, *self.ends]):
+            raise ConfigError(f"the ends {self.ends} are no cut of {self.size} over {self.ranks} ranks")
+
+    def of(self, rank: int) -> range:
+        """The indices that `rank` holds."""
+        if not 0 <= rank < self.ranks:
+            raise ConfigError(f"rank {rank} is not one of 0…{self.ranks - 1}")
+        if self.ends is not None:
+            return range(self.ends[rank - 1] if rank else 0, self.ends[rank])
+        units, extra = divmod(-(-self.size // self.unit), self.ranks)
+        start = units * rank + min(rank, extra)
+        stop = start + units + (rank < extra)
+        return range(min(start * self.unit, self.size), min(stop * self.unit, self.size))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(self.of(rank)) for rank in range(self.ranks))
+
+    def times(self, factor: int) -> "Cut":
+        """The same cut counted in smaller things: a cut of heads as a cut of rows (factor = head size)."""
+        ends = None if self.ends is None else tuple(end * factor for end in self.ends)
+        return Cut(self.size * factor, self.ranks, self.unit * factor, ends)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the model, as the mathematics knows it.
+
+    `axes` names each axis: vocab, head, kv_head, ffn, hidden or position. `cut_axis` is the one cut over the ranks, None
+    where every rank holds the whole. `gradient` is its gradient's state after a backward pass: shard, whole, or partial
+    (kv heads that several ranks hold: the copies' gradients are terms of one sum).
+    """
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    cut_axis: int | None
+    gradient: Literal["shard", "whole", "partial"]
+
+    @property
+    def state(self) -> str:
+        return "whole" if self.cut_axis is None else f"shard({self.cut_axis})"
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Physical:
+    """One array of a rank's memory: its logical parts, stacked along axis 0."""
+    name: str
+    parts: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The answer to "who holds what" for one model on `ranks` ranks.
+
+    embedding  `vocab`: the table is cut by rows of the vocabulary (Llama 3); `hidden`: by columns (LLaMA 1 and 2)
+    cut        `even`: every axis as even as its units allow; `balanced`: the ffn evens out what heads leave uneven
+    """
+    config: ModelConfig
+    ranks: int
+    embedding: Literal["vocab", "hidden"] = "vocab"
+    cut: Literal["even", "balanced"] = "even"
+    _by_name: dict[str, Parameter] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        if isinstance(self.ranks, bool) or not isinstance(self.ranks, int) or self.ranks < 1:
+            raise ConfigError(f"a model is cut over at least 1 rank, got {self.ranks!r}")
+        if self.embedding not in ("vocab", "hidden"):
+            raise ConfigError(f"the embedding is cut along vocab or hidden, not {self.embedding!r}")
+        if self.cut not in ("even", "balanced"):
+            raise ConfigError(f"the cut is even or balanced, not {self.cut!r}")
+        object.__setattr__(self, "_by_name", {p.name: p for p in self._parameters()})
+
+    # --- the cuts ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def heads(self) -> Cut:
+        """Query heads: the unit of cut of attention."""
+        return Cut(self.config.heads, self.ranks)
+
+    @cached_property
+    def ffn(self) -> Cut:
+        return self._balanced_ffn() if self.cut == "balanced" else Cut(self.config.ffn, self.ranks)
+
+    @cached_property
+    def vocab(self) -> Cut:
+        return Cut(self.config.vocab, self.ranks)
+
+    @cached_property
+    def hidden(self) -> Cut:
+        return Cut(self.config.hidden, self.ranks)
+
+    def kv_heads(self, rank: int) -> range:
+        """The kv heads that `rank`'s query heads need. A cover, not a cut: two ranks may hold the same one."""
+        held, group = self.heads.of(rank), self.config.heads_per_kv
+        first = held.start // group
+        return range(first, -(-held.stop // group) if held else first)
+
+    @cached_property
+    def kv_copied(self) -> bool:
+        """Whether any kv head is held by more than one rank."""
+        group = self.config.heads_per_kv
+        return any(self.heads.of(rank).start % group for rank in range(self.ranks) if self.heads.of(rank))
+
+    def kv_holders(self, kv_head: int) -> list[int]:
+        """The ranks that hold `kv_head`, each a copy."""
+        return [rank for rank in range(self.ranks) if kv_head in self.kv_heads(rank)]
+
+    def _balanced_ffn(self) -> Cut:
+        """Shares of the ffn that even out the bytes of a layer: fill the emptiest ranks first, to one water level."""
+        c = self.config
+        attention = [(2 * len(self.heads.of(r)) + 2 * len(self.kv_heads(r))) * c.head_size * c.hidden
+                     for r in range(self.ranks)]
+        row = (3 if c.gated else 2) * c.hidden
+        by_load = sorted(range(self.ranks), key=lambda r: (attention[r], r))
+        for lowest in range(self.ranks, 0, -1):                # how many ranks get any ffn at all
+            level = (sum(attention[r] for r in by_load[:lowest]) + row * c.ffn) / lowest
+            if level >= attention[by_load[lowest - 1]]:
+                break
+        exact = [max(0.0, (level - held) / row) for held in attention]
+        ends, total = [], 0.0
+        for share in exact:
+            total += share
+            ends.append(round(total))
+        return Cut(c.ffn, self.ranks, ends=(*ends[:-1], c.ffn))
+
+    # --- logical: the parameters -----------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every parameter in table order: the order in which they are scattered and saved."""
+        return tuple(self._by_name.values())
+
+    def parameter(self, name: str) -> Parameter:
+        if name not in self._by_name:
+            raise ConfigError(f"the model has no parameter {name!r}")
+        return self._by_name[name]
+
+    def slices(self, parameter: Parameter, rank: int) -> Slices:
+        """Where `rank`'s piece lies in the whole parameter."""
+        return tuple(slice(self._held(axis, rank).start, self._held(axis, rank).stop) if i == parameter.cut_axis
+                     else slice(0, size)
+                     for i, (axis, size) in enumerate(zip(parameter.axes, parameter.shape, strict=True)))
+
+    def shape(self, parameter: Parameter, rank: int) -> tuple[int, ...]:
+        return tuple(s.stop - s.start for s in self.slices(parameter, rank))
+
+    def copies(self, parameter: Parameter) -> float:
+        """How often an element is held, on average over the parameter (1 for a clean cut, p for a whole one)."""
+        held = sum(prod(self.shape(parameter, rank)) for rank in range(self.ranks))
+        return held / parameter.size
+
+    def elements(self, rank: int) -> int:
+        """How many numbers of the model `rank` holds."""
+        return sum(prod(self.shape(p, rank)) for p in self.parameters)
+
+    def _held(self, axis: str, rank: int) -> range:
+        e = self.config.head_size
+        match axis:
+            case "head":
+                held = self.heads.of(rank)
+                return range(held.start * e, held.stop * e)
+            case "kv_head":
+                held = self.kv_heads(rank)
+                return range(held.start * e, held.stop * e)
+            case "ffn":
+                return self.ffn.of(rank)
+            case "vocab":
+                return self.vocab.of(rank)
+            case "hidden":
+                return self.hidden.of(rank)
+        raise ConfigError(f"the axis {axis!r} is never cut")
+
+    def _parameters(self) -> Iterator[Parameter]:
+        c = self.config
+        size = {"vocab": c.vocab, "hidden": c.hidden, "head": c.heads * c.head_size, "kv_head": c.kv_heads * c.head_size,
+                "ffn": c.ffn, "position": c.positions}
+
+        def cut(name: str, *axes: str, along: int | None = None) -> Parameter:
+            partial = along is not None and axes[along] == "kv_head" and self.kv_copied
+            gradient = "whole" if along is None else "partial" if partial else "shard"
+            return Parameter(name, tuple(size[a] for a in axes), axes, along, gradient)
+
+        yield cut("embedding.weight", "vocab", "hidden", along=0 if self.embedding == "vocab" else 1)
+        if c.learned_positions:
+            yield cut("positions.weight", "position", "hidden")
+        for layer in range(c.layers):
+            at = f"layers.{layer}"
+            yield from self._norm(f"{at}.attention_norm", cut)
+            for part, axis in (("q", "head"), ("k", "kv_head"), ("v", "kv_head")):
+                yield cut(f"{at}.attention.{part}.weight", axis, "hidden", along=0)
+                if c.qkv_bias:
+                    yield cut(f"{at}.attention.{part}.bias", axis, along=0)
+            yield cut(f"{at}.attention.o.weight", "hidden", "head", along=1)
+            if c.attention_bias:
+                yield cut(f"{at}.attention.o.bias", "hidden")
+            if not c.parallel_block:
+                yield from self._norm(f"{at}.mlp_norm", cut)
+            for part in ("gate", "up") if c.gated else ("up",):
+                yield cut(f"{at}.mlp.{part}.weight", "ffn", "hidden", along=0)
+                if c.mlp_bias:
+                    yield cut(f"{at}.mlp.{part}.bias", "ffn", along=0)
+            yield cut(f"{at}.mlp.down.weight", "hidden", "ffn", along=1)
+            if c.mlp_bias:
+                yield cut(f"{at}.mlp.down.bias", "hidden")
+        yield from self._norm("norm", cut)
+        if not c.tied:
+            yield cut("head.weight", "vocab", "hidden", along=0)
+
+    def _norm(self, site: str, cut) -> Iterator[Parameter]:
+        yield cut(f"{site}.weight", "hidden")
+        if self.config.norm == "layer":
+            yield cut(f"{site}.bias", "hidden")
+
+    # --- physical: what a rank keeps -------------------------------------------------------------------------------
+
+    @property
+    def physical(self) -> tuple[Physical, ...]:
+        """The arrays of a rank's `weights`, in table order. A tied head shares `embedding.weight`."""
+        fused: dict[str, list[Parameter]] = {}
+        for p in self.parameters:
+            site, part, kind = p.name.rsplit(".", 2) if p.name.count(".") > 1 else ("", *p.name.split("."))
+            if part in ("q", "k", "v"):
+                part = "qkv"
+            elif part in ("gate", "up") and self.config.gated:
+                part = "gate_up"
+            fused.setdefault(".".join(filter(None, (site, part, kind))), []).append(p)
+        return tuple(Physical(name, tuple(parts)) for name, parts in fused.items())
+
+    def physical_shape(self, array: Physical, rank: int) -> tuple[int, ...]:
+        shapes = [self.shape(part, rank) for part in array.parts]
+        return (sum(s[0] for s in shapes), *shapes[0][1:])
