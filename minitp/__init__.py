@@ -16,7 +16,7 @@ _HOME = {
     "Cut": "minitp.placement",
     "Transformer": "minitp.model",
 }
-__all__ = [*_HOME, "__version__"]
+__all__ = ["Communicator", "Cut", "ModelConfig", "Partial", "Placement", "Transformer", "__version__", "launch"]
 
 
 def __getattr__(name: str):

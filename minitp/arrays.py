@@ -11,7 +11,7 @@ import numpy as np
 from minitp.errors import ConfigError
 
 
-class Array(ABC):  # noqa: B024  (no methods of its own: libraries register their array types to it)
+class Array(ABC):
     """A whole array or a shard, of whichever library. A partial sum is deliberately not one."""
 
     shape: tuple[int, ...]

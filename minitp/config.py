@@ -72,7 +72,8 @@ class ModelConfig:
             raise ConfigError(f"{self.heads} query heads can't share {self.kv_heads} kv heads evenly: "
                               f"heads must be a multiple of kv heads")
         if self.rotary and self.head_size % 2:
-            raise ConfigError(f"rotary positions turn pairs of numbers, so the head size must be even, got {self.head_size}")
+            raise ConfigError("rotary positions turn pairs of numbers, so the head size must be even, "
+                              f"got {self.head_size}")
         if self.activation not in ("silu", "gelu", "gelu_tanh"):
             raise ConfigError(f"activation {self.activation!r} is not known; minitp has silu, gelu and gelu_tanh")
         if self.norm not in ("rms", "layer"):

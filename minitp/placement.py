@@ -1,9 +1,9 @@
 """Who holds what: the one table that loading, layers, caches, checkpoints, plans and pictures ask.
 
-No other code divides a size by the number of ranks. The table has two levels here, and is asked, not built (it answers
-for 405B on 16,384 ranks):
+No other code divides a size by the number of ranks. The table has two levels here, and is asked, not built (it
+answers for 405B on 16,384 ranks):
 
-  logical   one entry per parameter of the model: its axes, the axis that is cut, each rank's slice, the state of its gradient
+  logical   one entry per parameter of the model: its axes, the one that is cut, each rank's slice, its gradient's state
   physical  what a rank keeps in memory: q, k, v in one matrix and gate, up in one matrix, so that each is one product
 
 The third level, where a parameter lies in a file, belongs to the file's format: `minitp.checkpoint`.
@@ -20,6 +20,7 @@ from minitp.config import ModelConfig
 from minitp.errors import ConfigError
 
 Slices = tuple[slice, ...]
+GradientState = Literal["shard", "whole", "partial"]
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,15 @@ class Cut:
 class Parameter:
     """One parameter of the model, as the mathematics knows it.
 
-    `axes` names each axis: vocab, head, kv_head, ffn, hidden or position. `cut_axis` is the one cut over the ranks, None
-    where every rank holds the whole. `gradient` is its gradient's state after a backward pass: shard, whole, or partial
-    (kv heads that several ranks hold: the copies' gradients are terms of one sum).
+    `axes` names each axis: vocab, head, kv_head, ffn, hidden or position. `cut_axis` is the one cut over the ranks,
+    None where every rank holds the whole. `gradient` is its gradient's state after a backward pass: shard, whole, or
+    partial (kv heads that several ranks hold: the copies' gradients are terms of one sum).
     """
     name: str
     shape: tuple[int, ...]
     axes: tuple[str, ...]
     cut_axis: int | None
-    gradient: Literal["shard", "whole", "partial"]
+    gradient: GradientState
 
     @property
     def state(self) -> str:
@@ -216,12 +217,12 @@ class Placement:
 
     def _parameters(self) -> Iterator[Parameter]:
         c = self.config
-        size = {"vocab": c.vocab, "hidden": c.hidden, "head": c.heads * c.head_size, "kv_head": c.kv_heads * c.head_size,
-                "ffn": c.ffn, "position": c.positions}
+        size = {"vocab": c.vocab, "hidden": c.hidden, "head": c.heads * c.head_size,
+                "kv_head": c.kv_heads * c.head_size, "ffn": c.ffn, "position": c.positions}
 
         def cut(name: str, *axes: str, along: int | None = None) -> Parameter:
             partial = along is not None and axes[along] == "kv_head" and self.kv_copied
-            gradient = "whole" if along is None else "partial" if partial else "shard"
+            gradient: GradientState = "whole" if along is None else "partial" if partial else "shard"
             return Parameter(name, tuple(size[a] for a in axes), axes, along, gradient)
 
         yield cut("embedding.weight", "vocab", "hidden", along=0 if self.embedding == "vocab" else 1)

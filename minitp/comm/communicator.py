@@ -1,0 +1,264 @@
+"""The one class through which ranks talk: every collective takes a state, returns another, says why, and is recorded.
+
+A collective that is not in the trace can't exist: nothing else in minitp holds a transport. Names of the movement
+follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is where in the model, `reason` is the
+sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
+"""
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+
+from minitp.arrays import NUMPY, Arrays
+from minitp.comm.packing import axis_pieces, pack, unpack
+from minitp.comm.partial import Partial
+from minitp.comm.states import transition
+from minitp.comm.transport import Call, Transport
+from minitp.errors import CollectiveError, MinitpError, StateError
+from minitp.placement import Cut, Slices
+from minitp.trace.recorder import Recorder
+
+T = TypeVar("T")
+_SUMMED = "iufc"                 # kinds of numbers that MPI can sum; bool and 16-bit floats are refused by name
+
+
+class Communicator:
+    """A group of ranks: this rank's number in it, its size, and the collectives.
+
+    Planes: `data` is what the mathematics of the model needs (counted as sync points), `sample` the exchange of winning
+    tokens, `control` what the program adds for its own ends.
+    """
+
+    def __init__(self, transport: Transport, recorder: Recorder | None = None, *, axis: str = "tp",
+                 arrays: Arrays = NUMPY, checked: bool = False):
+        self.transport, self.axis, self.arrays, self.checked = transport, axis, arrays, checked
+        self.recorder = recorder if recorder is not None else Recorder(transport.rank)
+        self.rank, self.size = transport.rank, transport.size
+        self.pending: tuple[Call, int] | None = None      # what this rank is in, and since when: for the watchdog
+        self._sequence = 0
+
+    def __str__(self) -> str:
+        return f"{self.axis} group of {self.size} ranks"
+
+    # --- partial → whole, shard, on root -------------------------------------------------------------------------
+
+    def all_reduce(self, partial: Partial, *, site: str, reason: str, plane: str = "data") -> Any:
+        """partial → whole: every rank gets the sum."""
+        array, owned = self._consume(partial, "all_reduce")
+        host, on_device = self._stage(array)
+        total = self._run("all_reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
+                          lambda: self.transport.all_reduce(host, in_place=owned or on_device), before=host)
+        return self._unstage(total, on_device)
+
+    def reduce_scatter(self, partial: Partial, *, axis: int, cut: Cut, site: str, reason: str,
+                       plane: str = "data") -> Any:
+        """partial → shard(axis): every rank gets its slice of the sum."""
+        array, _ = self._consume(partial, "reduce_scatter")
+        host, on_device = self._stage(array)
+        pieces = axis_pieces(host.shape, axis, cut)
+        shape = _shape_of(host.shape, pieces[self.rank])
+        counts = [prod(_shape_of(host.shape, piece)) for piece in pieces]
+        mine = self._run("reduce_scatter", site, reason, plane, host.shape, host.dtype, host.nbytes,
+                         lambda: self.transport.reduce_scatter(pack(host, pieces), counts).reshape(shape),
+                         axis=axis, before=host)
+        return self._unstage(mine, on_device)
+
+    def reduce(self, partial: Partial, *, root: int = 0, site: str, reason: str, plane: str = "data") -> Any:
+        """partial → on root: the root gets the sum, the others None."""
+        array, _ = self._consume(partial, "reduce")
+        host, on_device = self._stage(array)
+        total = self._run("reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
+                          lambda: self.transport.reduce(host, root), root=root, before=host)
+        return self._unstage(total, on_device)
+
+    # --- shard → whole, shard, on root ---------------------------------------------------------------------------
+
+    def all_gather(self, shard: Any, *, axis: int, cut: Cut, site: str, reason: str, plane: str = "data") -> Any:
+        """shard(axis) → whole: every rank gets all slices, side by side."""
+        return self._gather("all_gather", shard, axis, cut, site, reason, plane, None)
+
+    def gather(self, shard: Any, *, axis: int, cut: Cut, root: int = 0, site: str, reason: str,
+               plane: str = "data") -> Any:
+        """shard(axis) → on root: the root gets all slices, the others None."""
+        return self._gather("gather", shard, axis, cut, site, reason, plane, root)
+
+    def _gather(self, op: str, shard: Any, axis: int, cut: Cut, site: str, reason: str, plane: str, root: int | None):
+        host, on_device = self._stage(_array(shard, op))
+        if len(cut.of(self.rank)) != host.shape[axis] or cut.ranks != self.size:
+            raise CollectiveError(f"{op} at {site}: rank {self.rank} brings {host.shape[axis]} along axis {axis}, but "
+                                  f"the cut of {cut.size} over {cut.ranks} ranks gives it {len(cut.of(self.rank))}")
+        axis %= host.ndim
+        whole = (*host.shape[:axis], cut.size, *host.shape[axis + 1:])
+        pieces = axis_pieces(whole, axis, cut)
+        counts = [prod(_shape_of(whole, piece)) for piece in pieces]
+
+        def move():
+            if root is None:
+                return unpack(self.transport.all_gather(host, counts), whole, pieces)
+            flat = self.transport.gather(host, counts, root)
+            return None if flat is None else unpack(flat, whole, pieces)
+
+        gathered = self._run(op, site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize, move,
+                             axis=axis - len(whole), root=root, before=host,
+                             agreed=(*whole[:axis], None, *whole[axis + 1:]))
+        return self._unstage(gathered, on_device)
+
+    def all_to_all(self, shard: Any, *, axis: int, cut: Cut, to_axis: int, to_cut: Cut, site: str, reason: str,
+                   plane: str = "data") -> Any:
+        """shard(axis) → shard(to_axis): every rank sends each other rank the part it will hold."""
+        host, on_device = self._stage(_array(shard, "all_to_all"))
+        axis, to_axis = axis % host.ndim, to_axis % host.ndim
+        outgoing = axis_pieces(host.shape, to_axis, to_cut)
+        mine = len(to_cut.of(self.rank))
+        target = tuple(cut.size if i == axis else mine if i == to_axis else n for i, n in enumerate(host.shape))
+        whole = tuple(to_cut.size if i == to_axis else n for i, n in enumerate(target))
+        incoming = axis_pieces(target, axis, cut)
+        sizes = ([prod(_shape_of(host.shape, p)) for p in outgoing], [prod(_shape_of(target, p)) for p in incoming])
+        moved = self._run("all_to_all", site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize,
+                          lambda: unpack(self.transport.all_to_all(pack(host, outgoing), *sizes), target, incoming),
+                          axis=axis, to_axis=to_axis, before=host)
+        return self._unstage(moved, on_device)
+
+    # --- on root → shard, whole ----------------------------------------------------------------------------------
+
+    def scatter(self, array: Any, *, pieces: Sequence[Slices], shape: tuple[int, ...], dtype: Any, axis: int,
+                root: int = 0, site: str, reason: str, plane: str = "data") -> Any:
+        """on root → shard(axis): the root sends rank r the slice `pieces[r]` of its array (None on the others).
+
+        Pieces may overlap (copies of kv heads): the payload is the sum of what is sent.
+        """
+        dtype = np.dtype(dtype)
+        counts = [prod(_shape_of(shape, piece)) for piece in pieces]
+        packed = None
+        if self.rank == root:
+            host, _ = self._stage(_array(array, "scatter"))
+            if host.shape != tuple(shape) or host.dtype != dtype:
+                raise CollectiveError(f"scatter at {site}: the root holds {host.shape} {host.dtype}, "
+                                      f"announced was {tuple(shape)} {dtype}")
+            packed = pack(host, pieces)
+        mine = _shape_of(shape, pieces[self.rank])
+        moved = self._run("scatter", site, reason, plane, tuple(shape), dtype, sum(counts) * dtype.itemsize,
+                          lambda: self.transport.scatter(packed, counts, dtype, root).reshape(mine),
+                          axis=axis, root=root)
+        return self.arrays.from_host(moved)
+
+    def broadcast(self, array: Any, *, shape: tuple[int, ...], dtype: Any, root: int = 0, site: str, reason: str,
+                  plane: str = "data") -> Any:
+        """on root → whole: every rank gets the root's array (None on the others)."""
+        dtype = np.dtype(dtype)
+        if self.rank == root:
+            host, _ = self._stage(_array(array, "broadcast"))
+            if host.shape != tuple(shape) or host.dtype != dtype:
+                raise CollectiveError(f"broadcast at {site}: the root holds {host.shape} {host.dtype}, "
+                                      f"announced was {tuple(shape)} {dtype}")
+        else:
+            host = np.empty(shape, dtype)
+
+        def move():
+            self.transport.broadcast(host, root)
+            return host
+
+        moved = self._run("broadcast", site, reason, plane, tuple(shape), dtype, host.nbytes, move, root=root)
+        return array if self.rank == root else self.arrays.from_host(moved)
+
+    # --- control: the program's own messages ---------------------------------------------------------------------
+
+    def barrier(self, *, site: str, reason: str) -> None:
+        """Wait until every rank is here."""
+        self._run("barrier", site, reason, "control", (), np.dtype(np.uint8), 0, self.transport.barrier)
+
+    def share(self, value: T | None, *, root: int = 0, site: str, reason: str) -> T:
+        """The root's `value` (plain data, as JSON) on every rank: two control broadcasts, its length and its text."""
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8) if self.rank == root else None
+        length = self.broadcast(None if text is None else np.array([text.size]), shape=(1,), dtype=np.int64, root=root,
+                                site=site, reason=reason, plane="control")
+        sent = self.broadcast(text, shape=(int(length[0]),), dtype=np.uint8, root=root, site=site, reason=reason,
+                              plane="control")
+        return json.loads(bytes(sent))
+
+    def on_root(self, work: Callable[[], T], *, root: int = 0, site: str, reason: str) -> T:
+        """Let the root do `work` and share what it returns; where it fails, all ranks raise the same error."""
+        outcome: dict[str, Any] | None = None
+        failure: MinitpError | OSError | None = None
+        if self.rank == root:
+            try:
+                outcome = {"value": work()}
+            except (MinitpError, OSError) as error:
+                failure, outcome = error, {"error": type(error).__name__, "message": str(error)}
+        outcome = self.share(outcome, root=root, site=site, reason=reason)
+        if failure is not None:
+            raise failure
+        if "error" in outcome:
+            import minitp.errors
+            raise getattr(minitp.errors, outcome["error"], OSError)(outcome["message"])
+        return outcome["value"]
+
+    # --- how each is done ----------------------------------------------------------------------------------------
+
+    def _run(self, op: str, site: str, reason: str, plane: str, shape: tuple[int, ...], dtype: np.dtype, payload: int,
+             move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
+             before: np.ndarray | None = None, agreed: tuple[int | None, ...] | None = None) -> Any:
+        """Announce, move, record. `agreed` is the shape ranks must agree on, where it is not `shape`."""
+        call = Call(self._sequence, op, site, str(dtype), shape if agreed is None else agreed, root)
+        self._sequence += 1
+        kept = self.recorder.snapshot(before)          # before the collective: a sum in place overwrites its terms
+        enter = time.perf_counter_ns()
+        self.pending = call, enter
+        compared = self.transport.announce(call, self.checked)
+        checked_at = time.perf_counter_ns()
+        result = move()
+        leave = time.perf_counter_ns()
+        self.pending = None
+        if compared:
+            self.recorder.add(self, call, "all_gather", "control", "checked mode: compare the call over the ranks",
+                              ("whole", "whole"), (compared,), "uint8", compared, enter, checked_at, _caller())
+            enter = checked_at
+        states = ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
+        self.recorder.add(self, call, op, plane, reason, states, shape, str(dtype), payload, enter, leave, _caller())
+        if kept is not None:
+            self.recorder.keep(kept, result)
+        return result
+
+    def _consume(self, partial: Any, op: str) -> tuple[Any, bool]:
+        if not isinstance(partial, Partial):
+            raise StateError(f"{op} sums the ranks' terms, so it takes a Partial; this is a {type(partial).__name__}. "
+                             "If it really is one term of a sum, say so: Partial(array, group)")
+        kind = np.dtype(partial.dtype).kind
+        if kind not in _SUMMED or (np.dtype(partial.dtype).itemsize == 2 and kind == "f"):
+            raise StateError(f"{op} can't sum {partial.dtype}: 16-bit floats would be rounded at every hop, and MPI "
+                             "has no sum of booleans. Cast the partial up first: partial.astype('float32')")
+        return partial.consume(self)
+
+    def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
+        """(a C-contiguous host array, whether the answer goes back to a device)."""
+        if self.arrays.is_device(array):
+            return np.ascontiguousarray(self.arrays.to_host(array)).reshape(array.shape), True
+        return np.ascontiguousarray(array).reshape(array.shape), False          # (ascontiguousarray makes 0-d 1-d)
+
+    def _unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
+        return self.arrays.from_host(array) if on_device and array is not None else array
+
+
+def _array(array: Any, op: str) -> Any:
+    if isinstance(array, Partial):
+        raise StateError(f"{op} moves arrays as they are; this is a partial sum: each rank's term would be taken for "
+                         "the answer. Make it whole (all_reduce) or a shard (reduce_scatter)")
+    if getattr(array, "dtype", None) is None or array.dtype == object:
+        raise StateError(f"{op} moves arrays of numbers, not {type(array).__name__}")
+    return array
+
+
+def _shape_of(shape: Sequence[int], piece: Slices) -> tuple[int, ...]:
+    return tuple(len(range(*s.indices(n))) for s, n in zip(piece, shape, strict=True))
+
+
+def _caller() -> str:
+    """The line of code that called the collective: the first frame outside this file."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

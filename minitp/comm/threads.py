@@ -1,0 +1,169 @@
+"""The world of threads: ranks that are threads of one process. No MPI needed; notebooks, the app and fast tests.
+
+Every collective is the same two steps: each rank lays its array on its slot, all meet, each reads what it needs, all
+meet again so that the slots can be used anew. Sums are taken in rank order, so results are the same bits every time.
+"""
+import threading
+import time
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+
+import numpy as np
+
+from minitp.comm.transport import Call, check_agreement
+from minitp.errors import CollectiveError
+
+
+class RankStoppedError(Exception):
+    """Raised on the other ranks once one has failed; the failure itself is reported by its own rank."""
+
+
+class ThreadWorld:
+    """What the ranks of one job share."""
+
+    def __init__(self, size: int, deadline: float = 300.0):
+        self.size, self.deadline = size, deadline
+        self.meeting = threading.Barrier(size)
+        self.slots: list = [None] * size
+        self.calls: list[Call | None] = [None] * size
+        self.mail: dict[tuple[int, int], SimpleQueue] = {
+            (a, b): SimpleQueue() for a in range(size) for b in range(size)}
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Free every rank that waits: one has failed."""
+        self.stopped = True
+        self.meeting.abort()
+
+
+class ThreadTransport:
+    """One thread's end of a ThreadWorld."""
+
+    world = "threads"
+
+    def __init__(self, shared: ThreadWorld, rank: int):
+        self.shared, self.rank, self.size = shared, rank, shared.size
+        self._checked = True
+
+    def announce(self, call: Call, checked: bool) -> int:
+        self.shared.calls[self.rank] = call              # rides in the deposit: no extra meeting
+        self._checked = checked
+        return 0
+
+    def _meet(self) -> None:
+        try:
+            self.shared.meeting.wait(self.shared.deadline)
+        except threading.BrokenBarrierError:
+            if self.shared.stopped:
+                raise RankStoppedError from None
+            raise self._nobody_came() from None
+
+    def _nobody_came(self) -> CollectiveError:
+        mine = self.shared.calls[self.rank]
+        behind = [f"rank {r} is at {'nothing yet' if c is None else c}" for r, c in enumerate(self.shared.calls)
+                  if r != self.rank and (c is None or mine is None or c.sequence < mine.sequence)]
+        return CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s in {mine} and not every rank came: "
+                               + ("; ".join(behind) or "the others left"))
+
+    def _exchange(self, array: np.ndarray | None) -> list:
+        """Lay `array` down, meet, check that all mean the same call, and see what every rank laid down."""
+        if array is not None and not array.flags.c_contiguous:
+            raise CollectiveError("a transport takes C-contiguous arrays only")
+        if self.size == 1:
+            return [array]
+        self.shared.slots[self.rank] = array
+        self._meet()
+        if self._checked:
+            check_agreement(self.shared.calls)
+        return self.shared.slots
+
+    def _done(self) -> None:
+        if self.size > 1:
+            self._meet()
+
+    # --- the collectives ----------------------------------------------------------------------------------------
+
+    def all_reduce(self, array: np.ndarray, in_place: bool) -> np.ndarray:
+        if self.size == 1:
+            return array if in_place else array.copy()
+        total = _sum_in_rank_order(self._exchange(array))
+        self._done()
+        return total
+
+    def reduce(self, array: np.ndarray, root: int) -> np.ndarray | None:
+        slots = self._exchange(array)
+        total = _sum_in_rank_order(slots) if self.rank == root else None
+        self._done()
+        return total
+
+    def reduce_scatter(self, array: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        start = sum(counts[:self.rank])
+        stop = start + counts[self.rank]
+        mine = _sum_in_rank_order([slot.reshape(-1)[start:stop] for slot in self._exchange(array)])
+        self._done()
+        return mine
+
+    def all_gather(self, array: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        gathered = np.concatenate([slot.reshape(-1) for slot in self._exchange(array)])
+        self._done()
+        return gathered
+
+    def gather(self, array: np.ndarray, counts: Sequence[int], root: int) -> np.ndarray | None:
+        slots = self._exchange(array)
+        gathered = np.concatenate([slot.reshape(-1) for slot in slots]) if self.rank == root else None
+        self._done()
+        return gathered
+
+    def scatter(self, array: np.ndarray | None, counts: Sequence[int], dtype: np.dtype, root: int) -> np.ndarray:
+        whole = self._exchange(array)[root].reshape(-1)
+        start = sum(counts[:self.rank])
+        mine = whole[start:start + counts[self.rank]].copy()
+        self._done()
+        return mine
+
+    def broadcast(self, array: np.ndarray, root: int) -> None:
+        slots = self._exchange(array)
+        if self.rank != root:
+            array[...] = slots[root]
+        self._done()
+
+    def all_to_all(self, array: np.ndarray, send: Sequence[int], receive: Sequence[int]) -> np.ndarray:
+        starts = np.concatenate([[0], np.cumsum(send)])
+        pieces = [array.reshape(-1)[starts[r]:starts[r + 1]] for r in range(self.size)]
+        self.shared.slots[self.rank] = pieces
+        self._meet()
+        if self._checked:
+            check_agreement(self.shared.calls)
+        mine = np.concatenate([slot[self.rank] for slot in self.shared.slots])
+        self._done()
+        return mine
+
+    def send(self, array: np.ndarray, to: int) -> None:
+        self.shared.mail[self.rank, to].put(array.copy())
+
+    def receive(self, array: np.ndarray, source: int) -> None:
+        give_up = time.monotonic() + self.shared.deadline
+        while True:
+            if self.shared.stopped:
+                raise RankStoppedError
+            try:
+                sent = self.shared.mail[source, self.rank].get(timeout=0.05)
+                break
+            except Empty:
+                if time.monotonic() > give_up:
+                    raise self._nobody_came() from None
+        if sent.dtype != array.dtype or sent.size != array.size:
+            raise CollectiveError(f"rank {self.rank} expects {array.size} × {array.dtype} from rank {source}, "
+                                  f"which sent {sent.size} × {sent.dtype}")
+        array[...] = sent.reshape(array.shape)
+
+    def barrier(self) -> None:
+        self._exchange(None)
+        self._done()
+
+
+def _sum_in_rank_order(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    total = arrays[0].copy()
+    for array in arrays[1:]:
+        total += array
+    return total

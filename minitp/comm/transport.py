@@ -1,0 +1,81 @@
+"""What a world of ranks must offer: plain buffers moved between ranks, no states and no names.
+
+The communicator above packs, records and checks; a transport moves. All arrays handed over are C-contiguous host
+arrays. Movement is of bytes (any dtype), sums are of numbers. Counts are elements per rank.
+"""
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from minitp.errors import CollectiveError
+
+
+@dataclass(frozen=True)
+class Call:
+    """What this rank is about to do: the ranks of a group must agree on all of it (checked mode)."""
+    sequence: int
+    op: str
+    site: str
+    dtype: str
+    shape: tuple[int | None, ...]         # None where ranks may differ: a gather's cut axis
+    root: int | None = None
+
+    def __str__(self) -> str:
+        shape = "×".join("·" if n is None else str(n) for n in self.shape)
+        root = "" if self.root is None else f" root {self.root}"
+        return f"{self.op}({shape} {self.dtype}){root} at {self.site}, call {self.sequence}"
+
+
+class Transport(Protocol):
+    """One rank's end of a world."""
+    rank: int
+    size: int
+    world: str                            # "threads" or "mpi"
+
+    def announce(self, call: Call, checked: bool) -> int:
+        """Say what comes next; with `checked`, the ranks compare it and raise CollectiveError if they differ.
+
+        Returns the bytes of the extra message this took (0 where the comparison rides with the collective itself).
+        """
+        ...
+
+    def all_reduce(self, array: np.ndarray, in_place: bool) -> np.ndarray:
+        """The sum, in `array` itself where `in_place` (nothing else may read it) or in a new array."""
+        ...
+
+    def reduce(self, array: np.ndarray, root: int) -> np.ndarray | None: ...
+
+    def reduce_scatter(self, array: np.ndarray, counts: Sequence[int]) -> np.ndarray: ...
+
+    def all_gather(self, array: np.ndarray, counts: Sequence[int]) -> np.ndarray: ...
+
+    def gather(self, array: np.ndarray, counts: Sequence[int], root: int) -> np.ndarray | None: ...
+
+    def scatter(self, array: np.ndarray | None, counts: Sequence[int], dtype: np.dtype, root: int) -> np.ndarray: ...
+
+    def broadcast(self, array: np.ndarray, root: int) -> None:
+        """Fill `array` (allocated on every rank) with the root's."""
+        ...
+
+    def all_to_all(self, array: np.ndarray, send: Sequence[int], receive: Sequence[int]) -> np.ndarray: ...
+
+    def send(self, array: np.ndarray, to: int) -> None: ...
+
+    def receive(self, array: np.ndarray, source: int) -> None:
+        """Fill `array` with what `source` sends."""
+        ...
+
+    def barrier(self) -> None: ...
+
+
+def check_agreement(calls: Sequence[Any]) -> None:
+    """Raise CollectiveError naming the ranks that differ, unless all calls (or their descriptions) are equal."""
+    groups: dict[Any, list[int]] = {}
+    for rank, call in enumerate(calls):
+        groups.setdefault(call, []).append(rank)
+    if len(groups) > 1:
+        lines = [f"  rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}: {call}"
+                 for call, ranks in groups.items()]
+        raise CollectiveError("the ranks don't make the same collective call:\n" + "\n".join(lines))
