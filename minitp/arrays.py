@@ -4,21 +4,22 @@ Model code takes `xp` from here and never imports NumPy, so the same lines run o
 array into a host array by accident; the two methods below are the only doors.
 """
 from abc import ABC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minitp.errors import ConfigError
 
+if TYPE_CHECKING:
+    Array = Any
+else:
+    class Array(ABC):
+        """A whole array or a shard, of whichever library. A partial sum is deliberately not one."""
 
-class Array(ABC):
-    """A whole array or a shard, of whichever library. A partial sum is deliberately not one."""
+        shape: tuple[int, ...]
+        dtype: Any
 
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-Array.register(np.ndarray)
+    Array.register(np.ndarray)
 
 
 class NumpyArrays:
