@@ -5,7 +5,7 @@ arrays. Movement is of bytes (any dtype), sums are of numbers. Counts are elemen
 """
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Call:
         return f"{self.op}({shape} {self.dtype}){root} at {self.site}, call {self.sequence}"
 
 
+@runtime_checkable
 class Transport(Protocol):
     """One rank's end of a world."""
     rank: int
