@@ -1,0 +1,2 @@
+"""Fixtures that every test may ask for."""
+from tests.mpi_world import mpi  # noqa: F401  (a fixture is found by its name)
