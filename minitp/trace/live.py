@@ -59,7 +59,10 @@ class ShowComm:
                         f"{share(self.spent, whole)} of rank {mine}'s time; the others waited for it.")
 
     def _print(self, text: str) -> None:
-        self.stream.write(text + "\n")
+        try:
+            self.stream.write(text + "\n")
+        except UnicodeEncodeError:                       # a terminal without × and → must not end the run
+            self.stream.write(text.encode("ascii", "replace").decode() + "\n")
         self.stream.flush()
 
 
@@ -70,7 +73,7 @@ def heading(event: Event) -> str:
 
 
 def line(event: Event) -> str:
-    """One event in at most WIDTH columns: site, shape, before ─op→ after, payload, and as much of the reason as fits."""
+    """One event in at most WIDTH columns: site, shape, before ─op→ after, payload, as much of the reason as fits."""
     cells = (plain(event.site, 40).ljust(_SITE), f"{dimensions(event.shape)} {short_type(event.dtype)}".ljust(_SHAPE),
              f"{event.before} ─{event.op}→ {event.after}".ljust(_STATES), size(event.payload).rjust(_PAYLOAD), "")
     begin = "  ".join(cells)

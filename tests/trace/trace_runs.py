@@ -1,6 +1,6 @@
 """A small run to record: it moves what a two-layer model would, on threads or MPI, with one rank made slow on purpose.
 
-As a script, one MPI rank:  mpiexec -n 3 python -m mpi4py tests/trace/runs.py TRACE
+As a script, one MPI rank:  mpiexec -n 3 python -m mpi4py tests/trace/trace_runs.py TRACE
 """
 import sys
 import threading
