@@ -39,6 +39,7 @@ class Communicator:
         self.recorder = recorder if recorder is not None else Recorder(transport.rank)
         self.rank, self.size = transport.rank, transport.size
         self.pending: tuple[Call, int] | None = None      # what this rank is in, and since when: for the watchdog
+        self.latest: Call | None = None                   # the call it made last, whatever came of it
         self._sequence = 0
 
     def __str__(self) -> str:
@@ -207,12 +208,14 @@ class Communicator:
         self._sequence += 1
         kept = self.recorder.snapshot(before)          # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
-        self.pending = call, enter
-        compared = self.transport.announce(call, self.checked)
-        checked_at = time.perf_counter_ns()
-        result = move()
-        leave = time.perf_counter_ns()
-        self.pending = None
+        self.latest, self.pending = call, (call, enter)
+        try:
+            compared = self.transport.announce(call, self.checked)
+            checked_at = time.perf_counter_ns()
+            result = move()
+            leave = time.perf_counter_ns()
+        finally:
+            self.pending = None                        # also after an error that the caller survives: nobody waits here
         if compared:
             self.recorder.add(self, call, "all_gather", "control", "checked mode: compare the call over the ranks",
                               ("whole", "whole"), (compared,), "uint8", compared, enter, checked_at, _caller())
