@@ -4,6 +4,7 @@ A collective that is not in the trace can't exist: nothing else in minitp holds 
 follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is where in the model, `reason` is the
 sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
 """
+import builtins
 import json
 import sys
 import time
@@ -195,7 +196,9 @@ class Communicator:
             raise failure
         if "error" in outcome:
             import minitp.errors
-            raise getattr(minitp.errors, outcome["error"], OSError)(outcome["message"])
+            kind: type[Exception] = getattr(minitp.errors, outcome["error"],
+                                            getattr(builtins, outcome["error"], OSError))
+            raise kind(outcome["message"])
         return outcome["value"]
 
     # --- how each is done ----------------------------------------------------------------------------------------

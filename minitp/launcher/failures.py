@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from minitp.environment import is_first_rank, launcher_environment
-from minitp.launcher.telling import describe
+from minitp.launcher.telling import PROGRAM_ERROR, describe
 
 
 def fail(error: BaseException, hide: str | None = None) -> NoReturn:
@@ -19,7 +19,7 @@ def fail(error: BaseException, hide: str | None = None) -> NoReturn:
     failure, job = describe(error, hide), current_job()
     if job is not None:
         job.fail(failure)
-    if failure.text and (is_first_rank() or not failure.known):    # no MPI to agree on who speaks
+    if failure.text and (is_first_rank() or failure.code == PROGRAM_ERROR):    # no MPI to agree on who speaks
         print(failure.text, file=sys.stderr, flush=True)
     raise SystemExit(failure.code)
 

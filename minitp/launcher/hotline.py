@@ -53,8 +53,3 @@ class Hotline:
             if len(self.heard[kind]) == self.size - 1 or time.monotonic() > end:
                 return dict(self.heard[kind])
             time.sleep(0.01)
-
-    def all_taken(self) -> None:
-        """Wait until the others have taken everything this rank sent."""
-        for request, _ in self._sent:
-            request.Wait()

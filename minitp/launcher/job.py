@@ -89,13 +89,18 @@ class MPIJob:
             self._kill_ranks()
         for reader in self._readers:
             reader.join(1.0)
+        return self._conclude(process.returncode)
+
+    def _conclude(self, code: int) -> int:
+        """The exit code, and the cause where no rank has told it."""
+        told, words = self._output.told, ""
         if self._stopped is not None:
             code, words = self._stopped
-            if not self._output.told:
-                self._say(words)
-            return code
-        code, words = verdict(process.returncode, self._output)
-        if words:
+        elif told is not None:
+            code = told
+        elif code:
+            code, words = verdict(code, self._output.launcher)
+        if words and told is None:
             self._say(words)
         return code
 

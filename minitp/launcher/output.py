@@ -25,14 +25,18 @@ class JobOutput:
     """What both streams of a job have told besides the ranks' own words."""
 
     def __init__(self) -> None:
-        self.told = False                        # some rank has told what the job failed of
+        self.told: int | None = None             # the exit code, once a rank has told what the job failed of
+        self.speaking: set[int | None] = set()   # ranks that are about to, in words that name the ranks themselves
         self.pids: dict[int, int] = {}           # rank → process
         self.launcher: list[str] = []            # lines of mpiexec's own
 
-    def mark(self, text: str) -> None:
+    def mark(self, rank: int | None, text: str) -> None:
         word, *values = text.split()
-        if word == "told":
-            self.told = True
+        if word == "speaks":
+            self.speaking.add(rank)
+        elif word == "told":
+            self.speaking.discard(rank)
+            self.told = max(int(values[0]), self.told or 0)
         elif word == "pid":
             self.pids[int(values[0])] = int(values[1])
 
@@ -104,7 +108,7 @@ class Demultiplexer:
 
     def _pass_on(self, rank: int | None, line: bytes) -> None:
         for mark in MARK.finditer(line):
-            self._job.mark(mark[1].decode())
+            self._job.mark(rank, mark[1].decode())
         line, marks = MARK.subn(b"", line)
         if marks and not line:
             return
@@ -114,7 +118,7 @@ class Demultiplexer:
             self._emit(line + self._held)
             self._midline, self._held = False, b""
         else:
-            if not line.startswith((b"rank", b"minitp:")):       # an error names its ranks itself
+            if rank not in self._job.speaking:
                 line = b"[rank %d] " % rank + line
             if self._midline:
                 self._held += line

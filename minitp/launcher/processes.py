@@ -126,7 +126,7 @@ class Job:
         where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
         if all(rank > self.rank for rank in self.hotline.heard[ASK]):
             silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
-            _write(f"minitp: error: {headline}\n" + positions(silent | where | {self.rank: mine}))
+            _write(f"minitp: error: {headline}\n" + positions(silent | where | {self.rank: mine}), code)
             self.abort(code)
         time.sleep(2)
         self.abort(code)
@@ -141,24 +141,11 @@ class Job:
         others = self.hotline.wait_for_all(FAILED, _PATIENCE[failure.known])
         failed = others | {self.rank: failure.key}
         same = sorted(rank for rank, key in failed.items() if key == failure.key)
-        if self.rank == same[0]:
-            _write(failure.said_by(same, self.size))
         code = max(int(key.split()[0]) for key in failed.values())
-        if len(failed) == self.size:
-            self._leave(code)
+        if self.rank == same[0]:
+            _write(failure.said_by(same, self.size), code)
         time.sleep(0.1 if self.rank == min(failed) else 1.0)      # let the others, if they differ, speak too
         self.abort(code)
-
-    def _leave(self, code: int) -> NoReturn:
-        """Every rank is here: end without an abort, of which MPI would make a noise."""
-        guard = threading.Timer(1.5, self.abort, (code,))       # should the end itself hang
-        guard.daemon = True
-        guard.start()
-        from mpi4py import MPI
-        self.hotline.all_taken()
-        self._close()
-        MPI.Finalize()
-        os._exit(code)
 
     def abort(self, code: int) -> NoReturn:
         """End every rank of the job now. The cause has been told: what MPI would add to it goes nowhere."""
@@ -177,14 +164,15 @@ class Job:
             self._watchdog.join(1.0)
 
 
-def _write(text: str) -> None:
-    """Onto stderr in one piece, past all buffers, and tell minitp's launcher that the cause is known."""
+def _write(text: str, code: int) -> None:
+    """Onto stderr in one piece, past all buffers, and tell minitp's launcher that the cause is known, and the code."""
     if threading.current_thread() is threading.main_thread():
         sys.stdout.flush()
         sys.stderr.flush()
+    write_mark("speaks")
     if text:
         os.write(2, (text + "\n").encode(errors="replace"))
-    write_mark("told")
+    write_mark(f"told {code}")
 
 
 def run_in_mpi(fn: "Callable[[Communicator], Any]", ranks: int | None, options: Options) -> list[Any]:

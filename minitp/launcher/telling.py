@@ -63,7 +63,7 @@ class Failure:
 
     def said_by(self, ranks: list[int], size: int) -> str:
         """The text with the ranks it is true of: the first of `ranks` speaks for all of them."""
-        if size == 1 or not self.text:
+        if size == 1 or not self.text or self.code == INTERRUPTED:
             return self.text
         if self.known:
             return f"{self.text}\n  on {name_ranks(ranks)}"
@@ -75,7 +75,7 @@ class Failure:
 
 def describe(error: BaseException, hide: str | None = None) -> Failure:
     """How `error` is told: a user's error without a traceback, any other with one (from the file `hide` on)."""
-    code, known = PROGRAM_ERROR, isinstance(error, MinitpError | SystemExit | KeyboardInterrupt)
+    code, known = PROGRAM_ERROR, isinstance(error, MinitpError)
     if isinstance(error, MinitpError):
         code = USER_ERROR
         text = "\n  ".join([f"minitp: error: {error}", *getattr(error, "__notes__", [])])
