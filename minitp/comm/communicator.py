@@ -4,6 +4,7 @@ A collective that is not in the trace can't exist: nothing else in minitp holds 
 follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is where in the model, `reason` is the
 sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
 """
+import builtins
 import json
 import sys
 import time
@@ -41,6 +42,7 @@ class Communicator:
         self.recorder = recorder if recorder is not None else Recorder(transport.rank)
         self.rank, self.size = transport.rank, transport.size
         self.pending: tuple[Call, int] | None = None      # what this rank is in, and since when: for the watchdog
+        self.latest: Call | None = None                   # the call it made last, whatever came of it
         self._sequence = 0
         self._messages: dict[tuple[str, int], int] = {}   # sent to and received from each rank so far
 
@@ -213,7 +215,9 @@ class Communicator:
             raise failure
         if "error" in outcome:
             import minitp.errors
-            raise getattr(minitp.errors, outcome["error"], OSError)(outcome["message"])
+            kind: type[Exception] = getattr(minitp.errors, outcome["error"],
+                                            getattr(builtins, outcome["error"], OSError))
+            raise kind(outcome["message"])
         return outcome["value"]
 
     # --- how each is done ----------------------------------------------------------------------------------------
@@ -226,12 +230,14 @@ class Communicator:
         self._sequence += 1
         kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
-        self.pending = call, enter
-        compared = self.transport.announce(call, self.checked)
-        checked_at = time.perf_counter_ns()
-        result = move()
-        leave = time.perf_counter_ns()
-        self.pending = None
+        self.latest, self.pending = call, (call, enter)
+        try:
+            compared = self.transport.announce(call, self.checked)
+            checked_at = time.perf_counter_ns()
+            result = move()
+            leave = time.perf_counter_ns()
+        finally:
+            self.pending = None                        # also after an error that the caller survives: nobody waits here
         if compared:
             self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
                               compared, enter, checked_at, _caller())
