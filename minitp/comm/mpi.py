@@ -49,7 +49,8 @@ class MPITransport:
         keys = np.empty((self.size, _KEY), np.uint8)
         self._comm.Allgather(np.frombuffer(key, np.uint8), keys)
         if (keys != keys[0]).any():
-            check_agreement([bytes(row[_DIGEST:]).decode(errors="replace").rstrip() for row in keys])
+            check_agreement([bytes(row[:_DIGEST]) for row in keys],
+                            [bytes(row[_DIGEST:]).decode(errors="replace").rstrip() for row in keys])
         return keys.nbytes
 
     # --- sums: of numbers ---------------------------------------------------------------------------------------
