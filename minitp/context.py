@@ -81,8 +81,9 @@ def plan_pass(config: ModelConfig, positions: Int[np.ndarray, "B T"], *, dtype: 
               arrays: Arrays = NUMPY, last: Int[np.ndarray, "B"] | None = None, cache: KVCache | None = None,
               observer: Observer | None = None) -> Context:
     """All that depends on positions alone: mask, angles, slots. Without a cache the slots are this pass's tokens."""
-    seen = int(positions.max()) + 1 if cache is not None else positions.shape[1]
-    visible = np.arange(seen)[None, None, None, :] <= positions[:, None, :, None]            # B 1 T S
+    tokens = np.arange(positions.shape[1])
+    seen, slots = (int(positions.max()) + 1, positions) if cache is not None else (len(tokens), tokens[None])
+    visible = np.arange(seen)[None, None, None, :] <= slots[:, None, :, None]                # B 1 T S
     rotary = None
     if config.rotary is not None:
         angles = positions[:, None, :, None] * frequencies(config.rotary, config.head_size)  # B 1 T E/2, float64

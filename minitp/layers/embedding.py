@@ -45,7 +45,7 @@ class VocabParallelEmbedding:
         if mine.any():
             here = ctx.arrays.from_host(mine)
             found[here] = table[ctx.arrays.from_host(ids[mine] - self.vocab.start)]
-        ctx.save(self.site, found=found)
+        ctx.save(self.site, ids=ids)                     # not `found`: it is handed over, a sum may be made in place
         return Partial(found, self.group)
 
     def forward(self, ids: Int[np.ndarray, "B T"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
