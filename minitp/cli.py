@@ -155,7 +155,7 @@ def run(context: typer.Context,
         timeout: TimeoutOption = None) -> None:
     """Run a script on N ranks: finds the right mpiexec, sets threads, ends all ranks when one fails."""
     from minitp.launcher import run_script
-    raise typer.Exit(run_script(script, context.args, ranks, world.value, timeout=timeout))
+    raise typer.Exit(run_script(str(script), context.args, ranks, world.value, timeout=timeout))
 
 
 @models_app.callback()
@@ -266,5 +266,5 @@ def bench(what: Annotated[Bench, typer.Argument(help="What to measure.")],
 @app.command(rich_help_panel=MORE)
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print data instead of a table.")] = False) -> None:
     """Look at this machine: MPI, cores, BLAS, GPU, caches; and what mends each thing that is wrong."""
-    from minitp.doctor import examine
-    raise typer.Exit(examine(json))
+    from minitp.doctor import main
+    raise typer.Exit(main(json))

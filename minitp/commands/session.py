@@ -64,7 +64,7 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
             config = _side_by_side(config, where)
             source = RandomSource(config)
         held.update(source=source, tokenizer=tokenizer)
-        return {"path": None if isinstance(where, Bundled) else str(where), "name": config.name or str(options.model),
+        return {"path": None if isinstance(where, Bundled) else str(where), "name": _name(options),
                 "config": config.to_dict(), "prompts": None if prompts is None else read_prompts(prompts, tokenizer)}
 
     found = group.on_root(look, site="model", reason="tell every rank which model and which prompts")
@@ -91,6 +91,12 @@ def open_session(group: Communicator, options: ModelOptions, prompts: PromptSour
     return Session(group, config, placement, model, weights, found["name"], tokenizer), wanted
 
 
+def _name(options: ModelOptions) -> str:
+    """What to call the model: its catalog name, or the last part of its path or Hub id."""
+    name = Path(options.model).name
+    return f"{name}, parallel block" if options.parallel_block else name
+
+
 def _ids(prompts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(prompt) for prompt in prompts)
 
@@ -113,7 +119,7 @@ def _side_by_side(config: ModelConfig, where: "Path | Bundled") -> ModelConfig:
     if not isinstance(where, Bundled):
         raise ConfigError("--parallel-block rewires the model, and trained weights were trained for their own wiring: "
                           "use it with the random model, --model tiny")
-    return replace(config, parallel_block=True, name=f"{config.name}, parallel block")
+    return replace(config, parallel_block=True)
 
 
 def _console():

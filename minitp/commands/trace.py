@@ -9,8 +9,9 @@ def show(file: Path, by: str | None, rank: int | None, as_json: bool) -> None:
     from minitp.trace.file import Trace
     trace = Trace.read(file)
     if as_json:
-        from minitp.trace.summary import to_plain
-        print(json.dumps(to_plain(trace, by=by, rank=rank)))
+        from minitp.trace.summary import BY, as_plain
+        from minitp.trace.timeline import Timeline
+        print(json.dumps(as_plain(Timeline.of(trace), BY if by is None else (by,), rank)))
     else:
         from minitp.trace.show import show as print_tables
         print_tables(trace, by=by, rank=rank)
