@@ -56,7 +56,8 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
         raise ConfigError("there is nothing to generate from")
     generation = Generation(session.model, session.weights, request, dtype=np.dtype(options.model.dtype),
                             arrays=group.arrays)
-    printer = Printer(session, len(request.prompts), None if options.as_json or group.rank else sys.stdout)
+    printer = Printer(session, len(request.prompts), out=None if options.as_json or group.rank else sys.stdout,
+                      streaming=not options.show_comm)
     times = [time.perf_counter()]
     for step in generation:
         printer.show(step.tokens)
@@ -73,10 +74,10 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
 
 
 class Printer:
-    """Text on the screen as it comes: one prompt streams, several are shown when they are complete."""
+    """Text on the screen: one prompt streams as it comes; several, or one between lines of `--show-comm`, at the end."""
 
-    def __init__(self, session: Session, prompts: int, out: TextIO | None):
-        self.out, self.tokenizer = out, session.tokenizer
+    def __init__(self, session: Session, prompts: int, out: TextIO | None, streaming: bool = True):
+        self.out, self.tokenizer, self.streaming = out, session.tokenizer, streaming and prompts == 1
         self.streams = [self.tokenizer.stream() if self.tokenizer else None for _ in range(prompts)]
         self.pieces: list[list[str]] = [[] for _ in range(prompts)]
 
@@ -94,10 +95,9 @@ class Printer:
         if self.out is None:
             return
         if len(self.pieces) > 1:
-            for row, text in enumerate(self.texts()):
-                self.out.write(f"[{row}] {text}\n")
+            self.out.writelines(f"[{row}] {text}\n" for row, text in enumerate(self.texts()))
         else:
-            self.out.write("\n")
+            self.out.write("\n" if self.streaming else f"{self.texts()[0]}\n")
         self.out.flush()
 
     def texts(self) -> list[str]:
@@ -105,7 +105,7 @@ class Printer:
 
     def _add(self, row: int, text: str) -> None:
         self.pieces[row].append(text)
-        if self.out is not None and len(self.pieces) == 1 and text:
+        if self.out is not None and self.streaming and text:
             self.out.write(text)
             self.out.flush()
 
