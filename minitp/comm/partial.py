@@ -131,8 +131,10 @@ class Partial:
             raise StateError("a partial sum is sliced by slices and whole numbers only: picking by an array copies, "
                              "and the copy could be reduced a second time")
         whole_ndim = tuple(slice(p, p + 1 or None) if isinstance(p, (int, np.integer)) else p for p in parts)
+        if not any(part is Ellipsis for part in parts):
+            whole_ndim += (Ellipsis,)                          # without it a 0-d array gives a number, not a view
         view = self._derive(lambda array: array[whole_ndim])
-        dropped = self._live()[index].shape if whole_ndim != parts else None
+        dropped = self._live()[index].shape if any(isinstance(p, (int, np.integer)) for p in parts) else None
         return view if dropped is None else view._derive(lambda array: array.reshape(dropped), checked=False)
 
     # --- consumption --------------------------------------------------------------------------------------------
@@ -243,6 +245,6 @@ def concatenate(partials: Sequence[Partial], axis: int = -1) -> Partial:
                          "them would be summed over the ranks too. Reduce first, then put the results side by side")
     first = partials[0]
     if any(p.group is not first.group for p in partials):
-        raise StateError("partial sums over different groups of ranks can't stand side by side")
+        raise StateError("partial sums over different groups of ranks can't stand side by side: reduce them first")
     arrays = [p._live() for p in partials]
     return Partial(first.group.arrays.xp.concatenate(arrays, axis=axis), first.group)

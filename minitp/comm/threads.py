@@ -74,9 +74,17 @@ class ThreadTransport:
             return [array]
         self.shared.slots[self.rank] = array
         self._meet()
-        if self._checked:
-            check_agreement(self.shared.calls)
+        self._agree()
         return self.shared.slots
+
+    def _agree(self) -> None:
+        """In checked mode, that all ranks announced the same call."""
+        if self._checked:
+            try:
+                check_agreement(self.shared.calls)
+            except CollectiveError:
+                self._meet()                  # nobody goes on and announces anew before all have read the calls
+                raise
 
     def _done(self) -> None:
         if self.size > 1:
@@ -137,8 +145,7 @@ class ThreadTransport:
         pieces = [array.reshape(-1)[starts[r]:starts[r + 1]] for r in range(self.size)]
         self.shared.slots[self.rank] = pieces
         self._meet()
-        if self._checked:
-            check_agreement(self.shared.calls)
+        self._agree()
         mine = join([slot[self.rank] for slot in self.shared.slots], array.dtype)
         self._done()
         return mine
