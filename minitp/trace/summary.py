@@ -12,7 +12,7 @@ import numpy as np
 
 from minitp.errors import ConfigError
 from minitp.trace.file import Trace
-from minitp.trace.schema import MESSAGES
+from minitp.trace.schema import CHECK, MESSAGES
 from minitp.trace.timeline import Span, Timeline
 from minitp.trace.wording import kind_of_site
 
@@ -96,13 +96,19 @@ def working_phases(timeline: Timeline) -> list[str]:
 
 
 def stragglers(timeline: Timeline) -> dict[int, int]:
-    """For each rank, at how many sync points of more than one rank it was the last to arrive."""
+    """For each rank, at how many sync points of more than one rank it was the last to arrive.
+
+    In checked mode on MPI the ranks meet before each collective, to compare it: there they arrive, and there they wait.
+    """
     trace = timeline.trace
     counts = dict.fromkeys(trace.ranks, 0)
-    counted = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES)
+    check = trace.words("reason") == CHECK
+    sync_point = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES)
+    calls = list(zip(*(trace.events[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
+    checked = {calls[event]: timeline.sync_of(event) for event in np.flatnonzero(check).tolist()}
     for sync in timeline.syncs:
-        if len(sync.events) > 1 and counted[sync.events[0]]:
-            counts[sync.last_rank] += 1
+        if len(sync.events) > 1 and sync_point[sync.events[0]]:
+            counts[checked.get(calls[sync.events[0]], sync).last_rank] += 1
     return counts
 
 
