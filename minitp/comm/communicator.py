@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from minitp.trace.recorder import Recorder
 from minitp.trace.schema import CHECK
 
 T = TypeVar("T")
+_name = cache(str)               # of a dtype: NumPy takes several µs to spell one
 
 
 class Communicator:
@@ -230,7 +232,7 @@ class Communicator:
              move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
              before: np.ndarray | None = None) -> Any:
         """Announce, move, record."""
-        call = Call(self._sequence, op, site, str(dtype), shape, root)
+        call = Call(self._sequence, op, site, _name(dtype), shape, root)
         self._sequence += 1
         kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
@@ -246,8 +248,8 @@ class Communicator:
             self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
                               compared, enter, checked_at, _caller())
             enter = checked_at
-        states = ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
-        self.recorder.add(self, call, op, plane, reason, states, shape, str(dtype), payload, enter, leave, _caller())
+        self.recorder.add(self, call, op, plane, reason, _states(op, axis, to_axis), shape, call.dtype, payload, enter,
+                          leave, _caller())
         self.recorder.keep(kept, result, plane)
         return result
 
@@ -259,13 +261,13 @@ class Communicator:
                                   "a message goes to another rank of the group")
         number = self._messages.get((op, peer), 0)
         self._messages[op, peer] = number + 1
-        call = Call(number, op, site, str(host.dtype), host.shape)
+        call = Call(number, op, site, _name(host.dtype), host.shape)
         enter = time.perf_counter_ns()
         self.pending = call, enter
         move()
         leave = time.perf_counter_ns()
         self.pending = None
-        self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, str(host.dtype),
+        self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
                           host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
                           wire=host.nbytes if op == "send" else 0)
 
@@ -283,6 +285,11 @@ def _error_named(name: str) -> type[Exception]:
     """The class of an error that another rank met: one of minitp's, or an OSError and its kinds."""
     found = getattr(errors, name, getattr(builtins, name, None))
     return found if isinstance(found, type) and issubclass(found, (MinitpError, OSError)) else OSError
+
+
+@cache
+def _states(op: str, axis: int | None, to_axis: int | None) -> tuple[str, ...]:
+    return ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
 
 
 def _caller() -> str:

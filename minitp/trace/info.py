@@ -53,7 +53,7 @@ def _versions(world: str) -> dict[str, str]:
         import mpi4py
         from mpi4py import MPI
         versions |= {"mpi4py": mpi4py.__version__,
-                     "mpi": MPI.Get_library_version().strip("\0 \n").splitlines()[0][:120]}
+                     "mpi": " ".join(MPI.Get_library_version().strip("\0 \n").splitlines()[0].split())[:120]}
     return versions
 
 

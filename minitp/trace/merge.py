@@ -20,6 +20,7 @@ from minitp.placement import Cut
 from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.recorder import Clock, Recorder
+from minitp.trace.values import as_plain
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -101,7 +102,9 @@ def _pack(recorder: Recorder) -> str:
     """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry."""
     base = min((*(event.enter for event in recorder.events), *(mark.enter for mark in recorder.marks)), default=None)
     events = (event._replace(caller=_short(event.caller)) for event in recorder.events)
-    trace = Trace.of(events, recorder.marks, values=recorder.values, run={"ranks": recorder.rank + 1})
+    values = [{"event": value["event"], "before": as_plain(value["before"]), "after": as_plain(value["after"])}
+              for value in recorder.values]
+    trace = Trace.of(events, recorder.marks, values=values, run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
     return json.dumps({"base": base, "facts": local_facts(), "trace": trace.to_plain()})
 

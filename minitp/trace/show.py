@@ -13,25 +13,26 @@ from minitp.trace.wording import count, duration, plain, share, size
 
 _LONGEST = 40                      # rows of a table
 _PARTS = ("computing", "waiting", "moving")
-_STYLES = ("green", "yellow", "blue")
+_HEADS = {"compute": "green", "wait": "yellow", "move": "blue"}
 
 
 def show(trace: Trace, *, by: str | None = None, rank: int | None = None, console: Console | None = None) -> None:
     """Print the header, the table per phase, a table `by` (site, unless asked otherwise) and what it teaches."""
     console = console or Console(highlight=False)
     timeline = Timeline.of(trace)
-    rows = summarize(timeline, by or "site", rank)               # first: a wrong `by` or rank is said before all else
+    work = working_phases(timeline) or None
+    rows = summarize(timeline, by or "site", rank, work)         # first: a wrong `by` or rank is said before all else
     for line in header(trace):
         console.print(line)
     if rank is not None:
         console.print(Text(f"rank {rank} alone", "bold"))
     ranks = len(trace.ranks) if rank is None else 1
-    phases = [row for row in summarize(timeline, "phase", rank) if row.meets] or summarize(timeline, "phase", rank)
+    phases = summarize(timeline, "phase", rank, work)
     if by not in ("phase", "token", "rank"):
         console.print("", _phase_table(phases, "phase", ranks), "", _site_table(rows, by or "site"), "", sep="\n")
     else:
         ranks = 1 if by == "rank" else ranks
-        console.print("", _phase_table([row for row in rows if row.meets] or rows, by, ranks), "", sep="\n")
+        console.print("", _phase_table(rows, by, ranks), "", sep="\n")
     console.print(Text.assemble((share_line(timeline, rank), "bold"), "  ", (last_line(timeline), "dim")))
     lesson = teaches(timeline, phases)
     if lesson:
@@ -44,7 +45,7 @@ def header(trace: Trace) -> list[Text]:
     model, versions = _dict(run, "model"), _dict(run, "versions")
     title = Text.assemble((plain(model.get("name") or "a run", 40), "bold"), f" on {count(run['ranks'], 'rank')}")
     where = [plain(run.get("world", "")), _mesh(run), _machine(run), _blas(run), plain(run.get("created", ""), 30)]
-    title.append(" · " + " · ".join(part for part in where if part), "dim")
+    title.append("".join(f" · {part}" for part in where if part), "dim")
     lines = [title]
     if model:
         sizes = (("layers", "layers"), ("hidden", "hidden"), ("heads", "heads"), ("kv_heads", "kv heads"),
@@ -91,16 +92,16 @@ def _blas(run: dict[str, Any]) -> str:
 
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False,
-                  show_edge=False)
+                  show_edge=False, collapse_padding=True)
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number == 0 else "right", no_wrap=number > 0,
-                         overflow="ellipsis", style=dict(zip(_PARTS, _STYLES, strict=True)).get(name))
+                         overflow="ellipsis", style=_HEADS.get(name))
     return table
 
 
 def _phase_table(rows: list[Row], by: str, ranks: int) -> Table:
     """Shares are of each row's own time."""
-    table = _table(f"per {by}", by, "passes", "sync points\nper pass", "payload\nper pass", "time\nper pass", *_PARTS)
+    table = _table(f"per {by}", by, "passes", "sync points\nper pass", "payload\nper pass", "time\nper pass", *_HEADS)
     for row in rows[:_LONGEST]:
         passes = row.passes or 1
         table.add_row(plain(row.key, 40), f"{row.passes:,}", _per_pass(row), size(round(row.payload / passes)),
@@ -121,10 +122,10 @@ def _per_pass(row: Row) -> str:
 def _site_table(rows: list[Row], by: str) -> Table:
     """Shares are of the whole time, so that the columns say where it goes."""
     whole = sum(row.time for row in rows)
-    rows = [row for row in rows if row.meets or row.computing + row.waiting > 0.005 * whole]
+    rows = [row for row in rows if row.meets or row.time > 0.005 * whole]
     table = _table(f"where the ranks meet, by {by} (shares of the whole time)", by,
-                   *(["op"] if by == "site" else []), "times", "payload", *_PARTS)
-    table.columns[-3].header = "computing\nbefore it"
+                   *(["op"] if by == "site" else []), "times", "payload", *_HEADS)
+    table.columns[-3].header = "compute\nbefore it"
     if by == "site":
         table.columns[1].justify = "left"
     for row in rows[:_LONGEST]:

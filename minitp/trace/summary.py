@@ -12,7 +12,7 @@ import numpy as np
 
 from minitp.errors import ConfigError
 from minitp.trace.file import Trace
-from minitp.trace.schema import MESSAGES
+from minitp.trace.schema import CHECK, MESSAGES
 from minitp.trace.timeline import Span, Timeline
 from minitp.trace.wording import kind_of_site
 
@@ -51,9 +51,11 @@ class Row:
                              "moving_share": self.moving / whole}
 
 
-def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None) -> list[Row]:
-    """The rows in the order in which they first occur; `by` is one of BY; with `rank`, of that rank alone.
+def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None,
+              phases: Iterable[str] | None = None) -> list[Row]:
+    """The rows in the order in which they first occur; `by` is one of BY.
 
+    With `rank`, of that rank alone; with `phases`, of those alone.
     `site` groups the layers and parts the ops: "layers.*.mlp.down · all_reduce".
     Raises ConfigError for a `by` or a rank that isn't there.
     """
@@ -62,9 +64,8 @@ def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None) ->
     trace = timeline.trace
     if rank is not None and rank not in trace.ranks:
         raise ConfigError(f"rank {rank} is not in this trace; it holds {_listed(trace.ranks)}")
-    chosen = np.arange(len(trace)) if rank is None else np.flatnonzero(trace.events["rank"] == rank)
+    chosen, spans = _chosen(timeline, rank, phases)
     keys = event_keys(trace, by)
-    spans = [span for span in timeline.spans if rank is None or span.rank == rank]
     span_keys = _span_keys(spans, by, keys)
     first: dict[str, int] = {}
     for key in [*(keys[i] for i in chosen.tolist()), *span_keys]:
@@ -77,14 +78,7 @@ def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None) ->
 
 def total(timeline: Timeline, rank: int | None = None, phases: Iterable[str] | None = None) -> Row:
     """Everything in one row; with `phases`, of those alone."""
-    trace = timeline.trace
-    wanted = np.ones(len(trace), bool) if rank is None else trace.events["rank"] == rank
-    if phases is not None:
-        phases = set(phases)
-        wanted &= np.isin(trace.words("phase"), list(phases))
-    spans = [span for span in timeline.spans
-             if (rank is None or span.rank == rank) and (phases is None or span.phase in phases)]
-    chosen = np.flatnonzero(wanted)
+    chosen, spans = _chosen(timeline, rank, phases)
     return _rows(timeline, chosen, np.zeros(len(chosen), np.int64), spans, [0] * len(spans), ["all"])[0]
 
 
@@ -96,13 +90,19 @@ def working_phases(timeline: Timeline) -> list[str]:
 
 
 def stragglers(timeline: Timeline) -> dict[int, int]:
-    """For each rank, at how many sync points of more than one rank it was the last to arrive."""
+    """For each rank, at how many sync points of more than one rank it was the last to arrive.
+
+    In checked mode on MPI the ranks meet before each collective, to compare it: there they arrive, and there they wait.
+    """
     trace = timeline.trace
     counts = dict.fromkeys(trace.ranks, 0)
-    counted = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES)
+    check = trace.words("reason") == CHECK
+    sync_point = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES)
+    calls = list(zip(*(trace.events[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
+    checked = {calls[event]: timeline.sync_of(event) for event in np.flatnonzero(check).tolist()}
     for sync in timeline.syncs:
-        if len(sync.events) > 1 and counted[sync.events[0]]:
-            counts[sync.last_rank] += 1
+        if len(sync.events) > 1 and sync_point[sync.events[0]]:
+            counts[checked.get(calls[sync.events[0]], sync).last_rank] += 1
     return counts
 
 
@@ -116,6 +116,17 @@ def as_plain(timeline: Timeline, by: Iterable[str] = BY, rank: int | None = None
 
 
 # --- how the rows are made ---------------------------------------------------------------------------------------
+
+
+def _chosen(timeline: Timeline, rank: int | None, phases: Iterable[str] | None) -> tuple[np.ndarray, list[Span]]:
+    """The numbers of the events, and the spans, that are asked for."""
+    trace, phases = timeline.trace, None if phases is None else set(phases)
+    wanted = np.ones(len(trace), bool) if rank is None else trace.events["rank"] == rank
+    if phases is not None:
+        wanted &= np.isin(trace.events["phase"], [i for i, word in enumerate(trace.strings) if word in phases])
+    spans = [span for span in timeline.spans
+             if (rank is None or span.rank == rank) and (phases is None or span.phase in phases)]
+    return np.flatnonzero(wanted), spans
 
 
 def _listed(ranks: list[int]) -> str:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitp.trace.file import Trace
-from minitp.trace.schema import CHECK, MESSAGES
+from minitp.trace.schema import CHECK, MESSAGES, Mark
 
 _UNTIL_LAST = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 _UNTIL_ROOT = ("scatter", "broadcast")
@@ -131,31 +131,27 @@ def _ready(trace: Trace, sync: np.ndarray) -> np.ndarray:
 
 def _spans(trace: Trace, rank: int) -> list[Span]:
     """One sweep over the events and marks of a rank, outer before inner."""
-    strings, marks, events = trace.strings, trace.marks, trace.events
-    mine = np.flatnonzero(events["rank"] == rank)
-    rows = [(enter, -leave, 1, number) for enter, leave, number in
-            zip(events["enter"][mine].tolist(), events["leave"][mine].tolist(), mine.tolist(), strict=True)]
-    whole = np.flatnonzero(marks["rank"] == rank)
-    rows += [(enter, -leave, 0, number) for enter, leave, number in
-             zip(marks["enter"][whole].tolist(), marks["leave"][whole].tolist(), whole.tolist(), strict=True)]
+    marks = {number: mark for number, mark in enumerate(trace.mark_rows()) if mark.rank == rank}
+    rows = [(mark.enter, -mark.leave, 0, number) for number, mark in marks.items()]
+    mine = np.flatnonzero(trace.events["rank"] == rank)
+    rows += [(enter, -leave, 1, number) for enter, leave, number in
+             zip(*(column.tolist() for column in (trace.events["enter"][mine], trace.events["leave"][mine], mine)),
+                 strict=True)]
     spans: list[Span] = []
-    inside: list[int] = []                                        # the marks that are open, innermost last
+    inside: list[Mark] = []                                       # the marks that are open, innermost last
     now, after = 0, -1
 
     def gap(until: int, before: int) -> None:
         if inside and until > now:
-            phase, step, micro_batch = (int(marks[name][inside[-1]]) for name in ("phase", "step", "micro_batch"))
-            spans.append(Span(rank, strings[phase], None if step < 0 else step,
-                              None if micro_batch < 0 else micro_batch, after, before, now, until))
+            mark = inside[-1]
+            spans.append(Span(rank, mark.phase, mark.step, mark.micro_batch, after, before, now, until))
 
     def close(until: int) -> None:
         """End the marks that end before `until`."""
         nonlocal now, after
-        while inside and marks["leave"][inside[-1]] <= until:
-            end = int(marks["leave"][inside[-1]])
-            gap(end, -1)
-            now, after = max(now, end), -1
-            inside.pop()
+        while inside and inside[-1].leave <= until:
+            gap(inside[-1].leave, -1)
+            now, after = max(now, inside.pop().leave), -1
 
     for enter, minus_leave, is_event, number in sorted(rows):
         close(enter)
@@ -164,6 +160,6 @@ def _spans(trace: Trace, rank: int) -> list[Span]:
             now, after = max(now, -minus_leave), number
         else:
             now, after = max(now, enter), -1
-            inside.append(number)
+            inside.append(marks[number])
     close(max((-row[1] for row in rows), default=0))
     return spans

@@ -39,7 +39,7 @@ def share(part: float, whole: float) -> str:
     if not whole or not part:
         return "0 %"
     percent = 100 * part / whole
-    return "<1 %" if percent < 0.5 else f"{percent:.0f} %"
+    return "<1 %" if percent < 1 else f"{percent:.0f} %"
 
 
 def dimensions(shape: tuple[int, ...]) -> str:

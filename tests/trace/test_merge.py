@@ -38,14 +38,13 @@ def check_the_run(trace, ranks):
     assert rows["prefill"].payload == 5 * (2 * LAYERS + 1) * 16 * 4 + 50 * 4
     if ranks > 1:
         assert max(stragglers(timeline), key=stragglers(timeline).get) == 1
-        slow, others = (timeline.waiting[(trace.words("phase") == "decode") & mine].sum()
-                        for mine in (trace.events["rank"] == 1, trace.events["rank"] != 1))
-        assert slow < others / 4
+        waited = [timeline.waiting[trace.where(rank=rank, phase="decode")].sum() for rank in range(ranks)]
+        assert waited[1] == min(waited)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_threads(ranks):
-    results = on_threads(ranks, body)
+    results = on_threads(ranks, lambda comm: body(comm, seconds=0.02))
     assert results[1:] == [None] * (ranks - 1)
     check_the_run(results[0], ranks)
     assert results[0].run["world"] == "threads" and results[0].clock["error_ns"] == [0] * ranks
@@ -138,6 +137,23 @@ def test_the_most_crowded_host_counts():
              (("a", [0, 1]), ("a", [0, 1]), ("a", [0, 1]), ("b", [0]), ("b", [1]))]
     info = complete_info({"ranks": 5}, facts)
     assert (info["hosts"], info["host_of_rank"], info["cores"], info["ranks_per_core"]) == (2, [0, 0, 0, 1, 1], 4, 1.5)
+
+
+def test_values_are_copies_and_spelled_out_at_the_end():
+    def work(comm):
+        for array in (np.array([np.nan, np.inf, 1 / 3]), np.arange(5000.0).reshape(1, 5000), np.zeros((2, 0))):
+            whole = comm.broadcast(array if comm.rank == 0 else None, shape=array.shape, dtype=array.dtype, site="s",
+                                   reason="r")
+            whole += 1                                           # the trace must not see this
+        comm.share([1], site="s", reason="control messages have no values")
+        return collect(comm, comm.recorder, run_info(comm, argv=[]))
+
+    values = on_threads(2, work, keep_values=True)[0].values
+    assert [value["event"] for value in values] == [0, 1, 2, 5, 6, 7]
+    assert values[3]["after"] == {"shape": [3], "data": [None, None, 0.333333]}
+    assert values[4]["after"]["block"] == 79 and len(values[4]["after"]["maxima"]) == 64
+    assert values[4]["after"]["maxima"][:2] == [78, 157] and values[4]["after"]["maxima"][-1] == 4999
+    assert values[5]["after"] == {"shape": [2, 0], "data": []}
 
 
 # --- messages ------------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from minitp.errors import FileFormatError
 from minitp.trace import Event, Mark, Trace
 from minitp.trace import file as file_module
 
-EVENT = Event(0, "tp", 0, 0, "data", "all_reduce", None, None, None, "layers.0.mlp.down", "add", "decode", 3, None, None,
-              "partial", "whole", (1, 1, 8), "float32", 32, 10, 30, None, None, None, None, False, "minitp/mlp.py:3")
+EVENT = Event(0, "tp", 0, 0, "data", "all_reduce", None, None, None, "layers.0.mlp.down", "add", "decode", 3, None,
+              None, "partial", "whole", (1, 1, 8), "float32", 32, 10, 30, None, None, None, None, False, "mlp.py:3")
 MARK = Mark(0, "decode", 3, None, 0, 40)
 HTML = "<script>alert(1)</script>\n\x1b[2J\ud800 [red]"
 

@@ -80,7 +80,7 @@ def on_threads(ranks, work, **recorder):
 def main():
     from minitp.comm.mpi import MPITransport, open_mpi_world
     comm = Communicator(MPITransport(open_mpi_world()), checked="--checked" in sys.argv)
-    trace = body(comm)
+    trace = body(comm, seconds=0.03)        # more than what a busy machine's scheduler takes
     if trace is not None:
         trace.write(sys.argv[1])
 
