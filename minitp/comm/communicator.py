@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -16,30 +17,34 @@ import numpy as np
 from minitp.arrays import NUMPY, Arrays
 from minitp.comm.packing import axis_pieces, pack, unpack
 from minitp.comm.partial import Partial
-from minitp.comm.states import transition
+from minitp.comm.states import WHOLE, State, transition
 from minitp.comm.transport import Call, Transport
 from minitp.errors import CollectiveError, MinitpError, StateError
 from minitp.placement import Cut, Slices
 from minitp.trace.recorder import Recorder
+from minitp.trace.schema import CHECK
 
 T = TypeVar("T")
+_name = cache(str)               # of a dtype: NumPy takes several µs to spell one
 _SUMMED = "iufc"                 # kinds of numbers that MPI can sum; bool and 16-bit floats are refused by name
 
 
 class Communicator:
     """A group of ranks: this rank's number in it, its size, and the collectives.
 
+    In the trace a group is named by its mesh axis and by `first`, the smallest rank of the run in it.
     Planes: `data` is what the mathematics of the model needs (counted as sync points), `sample` the exchange of winning
     tokens, `control` what the program adds for its own ends.
     """
 
     def __init__(self, transport: Transport, recorder: Recorder | None = None, *, axis: str = "tp",
-                 arrays: Arrays = NUMPY, checked: bool = False):
-        self.transport, self.axis, self.arrays, self.checked = transport, axis, arrays, checked
+                 first: int = 0, arrays: Arrays = NUMPY, checked: bool = False):
+        self.transport, self.axis, self.first, self.arrays, self.checked = transport, axis, first, arrays, checked
         self.recorder = recorder if recorder is not None else Recorder(transport.rank)
         self.rank, self.size = transport.rank, transport.size
         self.pending: tuple[Call, int] | None = None      # what this rank is in, and since when: for the watchdog
         self._sequence = 0
+        self._messages: dict[tuple[str, int], int] = {}   # sent to and received from each rank so far
 
     def __str__(self) -> str:
         return f"{self.axis} group of {self.size} ranks"
@@ -165,6 +170,22 @@ class Communicator:
         moved = self._run("broadcast", site, reason, plane, tuple(shape), dtype, host.nbytes, move, root=root)
         return array if self.rank == root else self.arrays.from_host(moved)
 
+    # --- one rank → another --------------------------------------------------------------------------------------
+
+    def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
+             chunk: int | None = None) -> None:
+        """A copy of `array` to rank `to`, which must `receive` it; once this returns, the array may be reused."""
+        host, _ = self._stage(_array(array, "send"))
+        self._message("send", to, site, reason, plane, state, chunk, host, lambda: self.transport.send(host, to))
+
+    def receive(self, *, shape: tuple[int, ...], dtype: Any, source: int, site: str, reason: str, plane: str = "data",
+                state: State = WHOLE, chunk: int | None = None) -> Any:
+        """What rank `source` sends; messages from one rank arrive in the order in which it sent them."""
+        host = np.empty(shape, dtype)
+        self._message("receive", source, site, reason, plane, state, chunk, host,
+                      lambda: self.transport.receive(host, source))
+        return self.arrays.from_host(host)
+
     # --- control: the program's own messages ---------------------------------------------------------------------
 
     def barrier(self, *, site: str, reason: str) -> None:
@@ -203,9 +224,9 @@ class Communicator:
              move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
              before: np.ndarray | None = None, agreed: tuple[int | None, ...] | None = None) -> Any:
         """Announce, move, record. `agreed` is the shape ranks must agree on, where it is not `shape`."""
-        call = Call(self._sequence, op, site, str(dtype), shape if agreed is None else agreed, root)
+        call = Call(self._sequence, op, site, _name(dtype), shape if agreed is None else agreed, root)
         self._sequence += 1
-        kept = self.recorder.snapshot(before)          # before the collective: a sum in place overwrites its terms
+        kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
         self.pending = call, enter
         compared = self.transport.announce(call, self.checked)
@@ -214,14 +235,31 @@ class Communicator:
         leave = time.perf_counter_ns()
         self.pending = None
         if compared:
-            self.recorder.add(self, call, "all_gather", "control", "checked mode: compare the call over the ranks",
-                              ("whole", "whole"), (compared,), "uint8", compared, enter, checked_at, _caller())
+            self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
+                              compared, enter, checked_at, _caller())
             enter = checked_at
-        states = ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
-        self.recorder.add(self, call, op, plane, reason, states, shape, str(dtype), payload, enter, leave, _caller())
-        if kept is not None:
-            self.recorder.keep(kept, result)
+        self.recorder.add(self, call, op, plane, reason, _states(op, axis, to_axis), shape, call.dtype, payload, enter,
+                          leave, _caller())
+        self.recorder.keep(kept, result, plane)
         return result
+
+    def _message(self, op: str, peer: int, site: str, reason: str, plane: str, state: State, chunk: int | None,
+                 host: np.ndarray, move: Callable[[], None]) -> None:
+        """Move and record. Messages are numbered by direction, so a send and its receive have the same number."""
+        if not 0 <= peer < self.size or peer == self.rank:
+            raise CollectiveError(f"{op} at {site}: rank {self.rank} of {self.size} has no message for rank {peer}; "
+                                  "a message goes to another rank of the group")
+        number = self._messages.get((op, peer), 0)
+        self._messages[op, peer] = number + 1
+        call = Call(number, op, site, _name(host.dtype), host.shape)
+        enter = time.perf_counter_ns()
+        self.pending = call, enter
+        move()
+        leave = time.perf_counter_ns()
+        self.pending = None
+        self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
+                          host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
+                          wire=host.nbytes if op == "send" else 0)
 
     def _consume(self, partial: Any, op: str) -> tuple[Any, bool]:
         if not isinstance(partial, Partial):
@@ -254,6 +292,11 @@ def _array(array: Any, op: str) -> Any:
 
 def _shape_of(shape: Sequence[int], piece: Slices) -> tuple[int, ...]:
     return tuple(len(range(*s.indices(n))) for s, n in zip(piece, shape, strict=True))
+
+
+@cache
+def _states(op: str, axis: int | None, to_axis: int | None) -> tuple[str, ...]:
+    return ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
 
 
 def _caller() -> str:
