@@ -73,11 +73,12 @@ DeadlineOption = Annotated[float, typer.Option(min=0.1, help="Seconds a rank may
 TimeoutOption = Annotated[float | None, typer.Option(min=0.1, help="Seconds the whole run may take.")]
 
 
-def version(asked: bool) -> None:
+def version(asked: bool) -> bool:
     if asked:
         from minitp import __version__
         print(f"minitp {__version__}")
         raise typer.Exit
+    return asked
 
 
 @app.callback()

@@ -17,7 +17,7 @@ A slice of the parameter then is one or a few slices of the tensor.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class NameMap:
         stem = self.stored["layers.{}.attention_norm"].tensor.split("{}")[0]
         object.__setattr__(self, "_layer", re.compile(rf"{re.escape(stem)}(\d{{1,9}})\."))
 
-    def fused(self, what: Literal["qkv", "gate_up"], tensor: str, order: Order, transposed: bool = False) -> Self:
+    def fused(self, what: Literal["qkv", "gate_up"], tensor: str, order: Order, transposed: bool = False) -> "NameMap":
         """This map for files that keep q, k, v (or gate, up) together in `tensor`, in the declared `order`."""
         return replace(self, stored=self.stored | fused(what, tensor, order, transposed))
 

@@ -74,7 +74,7 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
 
 
 class Printer:
-    """Text on the screen: one prompt streams as it comes; several, or one between lines of `--show-comm`, at the end."""
+    """Text on the screen: of one prompt as it comes; of several, or between lines of `--show-comm`, at the end."""
 
     def __init__(self, session: Session, prompts: int, out: TextIO | None, streaming: bool = True):
         self.out, self.tokenizer, self.streaming = out, session.tokenizer, streaming and prompts == 1
