@@ -164,6 +164,8 @@ class FileCheckpoint(Checkpoint):
                                   "both, or remove the head")
 
     def _read_into(self, parameter: Parameter, slices: Slices, out: np.ndarray) -> None:
+        if parameter.name not in self._locations:
+            raise ConfigError(f"the model has no parameter {parameter.name!r}")
         location = self._locations[parameter.name]
         file, name = self._tensors[location.tensor]
         location.read(lambda stored, target: file.read_into(name, stored, target), slices, out)

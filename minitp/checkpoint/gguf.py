@@ -78,7 +78,7 @@ class Manifest:
         read_rows(self.path, entry, rows, entry.shape[-1] // block * block_bytes, decode, out)
 
 
-# --- quantized blocks, as the gguf package knows them (imported on first use: it takes 0.1 s) ------------------------
+# --- quantized blocks, as the gguf package knows them (imported on first use: it takes 0.1 s) -------------------------
 
 @cache
 def _types() -> dict[int, tuple[str, int, int]]:
@@ -108,7 +108,7 @@ def _can_dequantize(dtype: str) -> bool:
     return True
 
 
-# --- the header ------------------------------------------------------------------------------------------------------
+# --- the header -------------------------------------------------------------------------------------------------------
 
 class _Cursor:
     """Takes values off the front of a file, and never believes a length that the file can't hold."""
@@ -239,8 +239,8 @@ def _check_ranges(path: Path, entries: list[TensorEntry], alignment: int, size: 
         if entry.offset + entry.nbytes > size:
             short = sum(e.offset + e.nbytes > size for e in entries)
             raise FileFormatError(f"{path}: tensor {entry.name!r} needs {entry.nbytes:,} bytes from {entry.offset:,} "
-                                  f"on, the file has {max(0, size - entry.offset):,}: {short} of {len(entries)} tensors "
-                                  "are incomplete (cut short: an interrupted download?)")
+                                  f"on, the file has {max(0, size - entry.offset):,}; incomplete: {short} of "
+                                  f"{len(entries)} tensors (cut short: an interrupted download?)")
         end, before = max(end, entry.offset + entry.nbytes), f"tensor {entry.name!r}"
     extra = size - -(-end // alignment) * alignment
     if entries and extra > 0 and all(entry.nbytes for entry in entries):

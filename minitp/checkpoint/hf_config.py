@@ -78,7 +78,7 @@ def _gpt2(values: dict[str, Any], name: str) -> ModelConfig:
         **_tokens(values))
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 def _refuse_other_mathematics(values: dict[str, Any], family: str) -> None:
     for key, harmless in REFUSED.items():
@@ -125,7 +125,7 @@ def _rotary(values: dict[str, Any]) -> RotaryConfig:
     return RotaryConfig(theta=theta, scaling=kind, **scaling)
 
 
-# --- fields, checked -------------------------------------------------------------------------------------------------
+# --- fields, checked --------------------------------------------------------------------------------------------------
 
 def _size(values: dict[str, Any], key: str) -> int:
     if key not in values:
@@ -177,7 +177,7 @@ def _tokens(values: dict[str, Any]) -> dict[str, Any]:
             "end_tokens": tuple(t for t in (end if isinstance(end, list) else [end]) if inside(t))}
 
 
-# --- and back --------------------------------------------------------------------------------------------------------
+# --- and back ---------------------------------------------------------------------------------------------------------
 
 def config_to_hf(config: ModelConfig) -> dict[str, Any]:
     """config.json for `config`. ConfigError where no family of the reference library computes the same."""

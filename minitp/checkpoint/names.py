@@ -125,6 +125,10 @@ class NameMap:
         bare = tensor.removeprefix(self.prefix)
         return None if re.fullmatch(self.ignored, bare) else bare
 
+    def full_name(self, canonical: str) -> str:
+        """The name with the prefix, as the format's own library writes it; the head has none."""
+        return canonical if canonical.startswith(self.stored["head"].tensor + ".") else self.prefix + canonical
+
     def layers_in(self, tensors: list[str]) -> int:
         """How many layers the (canonical) tensors belong to."""
         return len({m[1] for name in tensors if (m := self._layer.match(name))})
@@ -172,7 +176,7 @@ def fused(what: Literal["qkv", "gate_up"], tensor: str, order: Order, transposed
     return {f"layers.{{}}.{block}.{part}": Stored(tensor, transposed, part=part, order=order) for part in PARTS[what]}
 
 
-# --- the formats -----------------------------------------------------------------------------------------------------
+# --- the formats ------------------------------------------------------------------------------------------------------
 
 HF_LLAMA = NameMap(
     name="Hugging Face Llama", prefix="model.", ignored=r".*rotary_emb\.inv_freq",

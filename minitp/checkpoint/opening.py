@@ -4,6 +4,7 @@
     a folder with placement.json     minitp's own: one file per rank (minitp.checkpoint.reshard)
     a .gguf file                     llama.cpp's: everything in one file, usually quantized
 """
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from minitp.errors import FileFormatError
 INDEX = "model.safetensors.index.json"
 
 
-def open_checkpoint(path: str | Path, names: NameMap | None = None) -> Checkpoint:
+def open_checkpoint(path: str | Path, names: NameMap | None = None, cache: bool | str | Path = False,
+                    progress: Callable[[int, int], None] | None = None) -> Checkpoint:
     """The checkpoint at `path`, its headers read and checked.
 
+    `cache` keeps a float32 copy of a GGUF file, in the user's cache folder (True) or a folder of yours, and reads that
+    from then on (minitp.checkpoint.cache); `progress(done_bytes, total_bytes)` is called while it is made.
     `names` declares where a Hugging Face folder keeps its parameters, where that isn't the family's usual way (fused
     tensors: `HF_LLAMA.fused("qkv", "layers.{}.self_attn.qkv_proj", "groups")`).
     FileFormatError: the files break a rule. ConfigError: minitp doesn't have the model's mathematics.
@@ -38,7 +42,10 @@ def open_checkpoint(path: str | Path, names: NameMap | None = None) -> Checkpoin
     with opened(path) as (file, _):
         head = file.read(64)
     if head[:4] == b"GGUF" or path.suffix == ".gguf":
-        return GGUFCheckpoint(path)
+        if not cache:
+            return GGUFCheckpoint(path)
+        from minitp.checkpoint.cache import cached
+        return cached(path, None if cache is True else Path(cache), progress)
     raise FileFormatError(f"{path}: a checkpoint is a .gguf file, or a folder with config.json and model.safetensors"
                           f"{likely_cause(head)}")
 

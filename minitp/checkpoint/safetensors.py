@@ -164,8 +164,11 @@ def write(path: Path, tensors: Mapping[str, tuple[str, tuple[int, ...]]], arrays
     text += b" " * (-len(text) % 8)                                  # so that the data begins at a multiple of 8
     with replacing(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        done = 0
-        for (name, (dtype, shape)), array in zip(tensors.items(), arrays, strict=True):
+        done, remaining = 0, iter(arrays)
+        for name, (dtype, shape) in tensors.items():
+            array = next(remaining, None)
+            if array is None:
+                raise ConfigError(f"{path.name}: too few arrays: {name!r} was declared and never came")
             if array.dtype != WEIGHT_DTYPES[dtype] or array.shape != shape:
                 raise ConfigError(f"tensor {name!r} was declared {dtype} {shape} and is {array.dtype} {array.shape}")
             if array.size:
