@@ -18,11 +18,12 @@ BIASED = {"qkv_bias": True, "attention_bias": True, "mlp_bias": True}
 
 FAMILIES: dict[str, ModelConfig] = {
     "llama": LLAMA,                                                   # odd sizes, H·E ≠ D, untied
-    "llama-tied": replace(LLAMA, layers=1, tied=True, **BIASED, rotary=RotaryConfig(theta=500.0, scaling="linear", factor=3.0)),
+    "llama-tied": replace(LLAMA, layers=1, tied=True, **BIASED,
+                          rotary=RotaryConfig(theta=500.0, scaling="linear", factor=3.0)),
     "mqa": ModelConfig(hidden=6, layers=1, heads=4, kv_heads=1, head_size=4, ffn=3, vocab=5, positions=24, tied=True,
                        rotary=RotaryConfig(scaling="llama3", factor=8.0, original_positions=16)),   # ranks own nothing
-    "gpt2": ModelConfig(hidden=10, layers=2, heads=5, kv_heads=5, head_size=2, ffn=40, vocab=19, positions=24, tied=True,
-                        norm="layer", activation="gelu_tanh", gated=False, rotary=None, **BIASED),
+    "gpt2": ModelConfig(hidden=10, layers=2, heads=5, kv_heads=5, head_size=2, ffn=40, vocab=19, positions=24,
+                        tied=True, norm="layer", activation="gelu_tanh", gated=False, rotary=None, **BIASED),
     "gpt2-gelu": ModelConfig(hidden=8, layers=1, heads=2, kv_heads=2, head_size=3, ffn=7, vocab=13, positions=24,
                              norm="layer", activation="gelu", gated=False, rotary=None, **BIASED),
     "parallel": ModelConfig(hidden=8, layers=2, heads=4, kv_heads=2, head_size=4, ffn=9, vocab=17, positions=24,
