@@ -49,8 +49,8 @@ class RandomSource:
 
 def load_weights(source: Source | None, placement: Placement, group: Communicator, *,
                  mode: Literal["slice", "scatter"] = "slice", dtype: Any = np.float32,
-                 progress: Callable[[str], None] | None = None) -> Weights:
-    """This rank's weights by physical name.
+                 progress: Callable[[int, int], None] | None = None) -> Weights:
+    """This rank's weights by physical name. `progress` is called with the bytes done and in all.
 
     slice    every rank reads its own slices; nothing is sent (`source` on every rank)
     scatter  rank 0 reads one parameter at a time and scatters it, or broadcasts it where it is whole: for machines

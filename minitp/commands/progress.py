@@ -8,18 +8,19 @@ SHOWN_AFTER = 1.0                   # seconds
 
 
 @contextmanager
-def delayed_bar(what: str, total: int) -> Iterator[Callable[[Any], None]]:
-    """Gives a function to call once per finished part; its argument is ignored."""
+def bytes_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Gives a function to call with (done, total) as often as it is known."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
     console = Console(stderr=True)
-    bar = Progress(console=console, transient=True)
-    task = bar.add_task(what, total=total)
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(),
+                   console=console, transient=True)
+    task = bar.add_task(what, total=None)
     begun, shown = time.monotonic(), False
 
-    def step(_part: Any) -> None:
+    def step(done: int, total: int) -> None:
         nonlocal shown
-        bar.advance(task)
+        bar.update(task, completed=done, total=total)
         if not shown and console.is_terminal and time.monotonic() - begun > SHOWN_AFTER:
             bar.start()
             shown = True
@@ -32,6 +33,6 @@ def delayed_bar(what: str, total: int) -> Iterator[Callable[[Any], None]]:
 
 
 @contextmanager
-def no_bar() -> Iterator[Callable[[Any], None]]:
+def no_bar() -> Iterator[Callable[[Any, Any], None]]:
     """What the ranks that don't print use."""
-    yield lambda _part: None
+    yield lambda _done, _total: None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from minitp.comm import Communicator
+from minitp.commands.progress import bytes_bar, no_bar
 from minitp.commands.prompts import PromptSource, read_prompts
 from minitp.config import TINY, ModelConfig
 from minitp.errors import ConfigError
@@ -85,9 +86,9 @@ def open_session(group: Communicator, options: ModelOptions, prompts: PromptSour
         wanted = Request(prompts=_ids(found["prompts"]["ids"]), end_tokens=tuple(found["prompts"]["end"]), **request)
         wanted.check(config.vocab, config.positions)
     model = Transformer(config, placement, group)
-    with _loading_bar(group, len(placement.physical), found["name"]) as step:
+    with bytes_bar(f"loading {found['name']}") if group.rank == 0 else no_bar() as progress:
         weights = load_weights(source, placement, group, mode=options.load, dtype=np.dtype(options.dtype),
-                               progress=step)
+                               progress=progress)
     return Session(group, config, placement, model, weights, found["name"], tokenizer), wanted
 
 
@@ -107,7 +108,12 @@ def _open(where: "Path | Bundled") -> "tuple[Source, ByteTokenizer | None]":
     if isinstance(where, Bundled):
         return RandomSource(TINY), ByteTokenizer()
     from minitp.checkpoint import open_checkpoint
-    checkpoint = open_checkpoint(where)
+    from minitp.checkpoint.cache import cached
+    if where.suffix == ".gguf":
+        with bytes_bar(f"dequantizing {where.name}, once") as progress:
+            checkpoint = cached(where, progress=progress)
+    else:
+        checkpoint = open_checkpoint(where)
     source = checkpoint.tokenizer_source
     if source is None:
         return checkpoint, None
@@ -125,9 +131,3 @@ def _side_by_side(config: ModelConfig, where: "Path | Bundled") -> ModelConfig:
 def _console():
     from rich.console import Console
     return Console(stderr=True)
-
-
-def _loading_bar(group: Communicator, arrays: int, name: str):
-    """A progress bar on rank 0, on standard error; shown only where loading takes over a second."""
-    from minitp.commands.progress import delayed_bar, no_bar
-    return delayed_bar(f"loading {name}", arrays) if group.rank == 0 else no_bar()

@@ -113,7 +113,8 @@ def agreed(comm: Communicator) -> list:
 
 def everything(comm: Communicator) -> dict[str, object]:
     return {"agreed": agreed(comm), "dtypes": mismatch(comm, "all_gather of another dtype", comm.size - 1),
-            "mismatches": all_mismatches(comm), "order": out_of_order(comm), "behind": one_call_behind(comm), "ring": passed_around(comm)}
+            "mismatches": all_mismatches(comm), "order": out_of_order(comm), "behind": one_call_behind(comm),
+            "ring": passed_around(comm)}
 
 
 WORLDS = worlds(threads=(2, 3), mpi=(3,))
