@@ -4,21 +4,22 @@ Model code takes `xp` from here and never imports NumPy, so the same lines run o
 array into a host array by accident; the two methods below are the only doors.
 """
 from abc import ABC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minitp.errors import ConfigError
 
+if TYPE_CHECKING:
+    Array = Any
+else:
+    class Array(ABC):
+        """A whole array or a shard, of whichever library. A partial sum is deliberately not one."""
 
-class Array(ABC):
-    """A whole array or a shard, of whichever library. A partial sum is deliberately not one."""
+        shape: tuple[int, ...]
+        dtype: Any
 
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-Array.register(np.ndarray)
+    Array.register(np.ndarray)
 
 
 class NumpyArrays:
@@ -64,14 +65,18 @@ class CupyArrays:
         return isinstance(array, self.xp.ndarray)
 
     def to_host(self, array: Any) -> np.ndarray:
+        if array.size == 0:                     # of a rank that holds nothing: there is no memory to pin
+            return np.empty(array.shape, array.dtype)
         stream = self.xp.cuda.get_current_stream()
         host = self._pinned(array.shape, array.dtype)
-        self.xp.ascontiguousarray(array).get(out=host, stream=stream, blocking=False)
+        packed = self.xp.ascontiguousarray(array).reshape(array.shape)          # (it makes 0-d 1-d)
+        packed.get(out=host, stream=stream, blocking=False)
         stream.synchronize()                    # the kernel that fills `array` has ended before MPI reads it
         return host
 
     def from_host(self, array: np.ndarray) -> Any:
-        return self.xp.asarray(array)
+        """A copy in one piece, complete on return: the caller may write into `array` at once."""
+        return self.xp.array(np.asarray(array, order="C"), blocking=True)
 
 
 Arrays = NumpyArrays | CupyArrays

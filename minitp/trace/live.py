@@ -7,10 +7,10 @@
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from minitp.trace.schema import Event
-from minitp.trace.wording import WIDTH, count, dimensions, duration, plain, share, short_type, size
+from minitp.trace.wording import WIDTH, TextStream, count, dimensions, duration, plain, share, short_type, size
 
 if TYPE_CHECKING:
     from minitp.trace.file import Trace
@@ -24,8 +24,9 @@ class ShowComm:
     Printing takes time on this rank, and the others wait for it at the next sync: `finish` says how much.
     """
 
-    def __init__(self, stream: TextIO | None = None, planes: Sequence[str] = ("data", "sample")):
-        self.stream, self.planes = stream if stream is not None else sys.stdout, planes
+    def __init__(self, stream: TextStream | None = None, planes: Sequence[str] = ("data", "sample")):
+        self.stream: TextStream = stream if stream is not None else sys.stdout
+        self.planes = planes
         self.lines, self.spent = 0, 0
         self._heading: tuple[str, int | None] | None = None
 

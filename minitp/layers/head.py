@@ -1,0 +1,66 @@
+"""The head: from the last activations to logits over the vocabulary, whole or left as shards.
+
+Logits carry their state, so that what reads them (sampling, a loss) can't take a shard for the whole.
+"""
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+
+from minitp.arrays import Array
+from minitp.comm import Communicator, Partial
+from minitp.context import Context
+from minitp.layers.linear import times
+from minitp.placement import Cut
+
+
+@dataclass(frozen=True)
+class Logits:
+    """(B, T, V) whole, or with `cut` this rank's (B, T, V_p) of it."""
+    array: Any
+    cut: Cut | None = None
+
+
+@dataclass(frozen=True)
+class VocabParallelHead:
+    """whole · own rows of the vocabulary → shard(-1), all-gathered on demand. Column-parallel, tied or not."""
+    site: str
+    weight: str                                  # its table: head.weight, or embedding.weight where it is tied
+    group: Communicator
+    vocab: Cut
+
+    def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context, gathered: bool) -> Logits:
+        shard = times(x, weights[self.weight])                                   # B T V_p
+        ctx.save(self.site, x=x, logits=shard)
+        if not gathered:
+            return Logits(shard, self.vocab)
+        return Logits(self.group.all_gather(shard, axis=-1, cut=self.vocab, site=self.site,
+                                            reason="put every rank's part of the vocabulary side by side"))
+
+
+@dataclass(frozen=True)
+class HiddenParallelHead:
+    """A tied table cut along hidden: own columns of x · own columns of the table → partial logits. Row-parallel.
+
+    No second copy of the table is needed; the sum is an all-reduce, or a reduce-scatter where shards are wanted.
+    """
+    site: str
+    weight: str
+    group: Communicator
+    hidden: range
+    vocab: Cut
+
+    def product(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Partial, "B T V"]:
+        columns = x[..., self.hidden.start:self.hidden.stop]                     # whole → shard: free
+        ctx.save(self.site, x=columns)
+        return Partial(times(columns, weights[self.weight]), self.group)
+
+    def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context, gathered: bool) -> Logits:
+        partial = self.product(x, weights, ctx)
+        if gathered:
+            return Logits(self.group.all_reduce(partial, site=self.site,
+                                                reason="add the ranks' partial logits (tied table, cut along hidden)"))
+        return Logits(self.group.reduce_scatter(partial, axis=-1, cut=self.vocab, site=self.site,
+                                                reason="add the ranks' partial logits, each keeps its vocabulary"),
+                      self.vocab)

@@ -1,0 +1,63 @@
+"""The MLP: a column cut, the activation on final entries, a row cut. One sync, and the block asks for it."""
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+
+from minitp.arrays import Array
+from minitp.comm import Partial
+from minitp.config import Activation
+from minitp.context import Context
+from minitp.layers.linear import ColumnParallelLinear, RowParallelLinear
+
+
+@dataclass(frozen=True)
+class MLP:
+    """down(act(gate x) · up x), or down(act(up x)). Shazeer 2020, equation 6.
+
+    `up` computes gate and up as one product where the MLP is gated: this rank's F_p rows of the one above those of the
+    other, so that gate[i] and up[i] of the same i are on the same rank.
+    """
+    site: str
+    up: ColumnParallelLinear
+    down: RowParallelLinear
+    activation: Activation
+    gated: bool
+
+    def product(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Partial, "B T D"]:
+        u = self.up.forward(x, weights, ctx)                                     # B T 2F_p, or B T F_p
+        if self.gated:
+            f = self.down.inputs
+            gate, u = u[..., :f], u[..., f:]                                     # B T F_p
+            h = activate(gate, self.activation, ctx.xp) * u
+            ctx.save(self.site, gate=gate, up=u, h=h)
+        else:
+            h = activate(u, self.activation, ctx.xp)
+            ctx.save(self.site, up=u, h=h)
+        return self.down.product(h, weights, ctx)
+
+
+def activate(x: Any, kind: Activation, xp: Any) -> Any:
+    """silu(x) = x σ(x);  gelu_tanh: Hendrycks & Gimpel 2016, the tanh form;  gelu: x Φ(x) with the true Φ."""
+    if kind == "silu":
+        return x * (0.5 * (1 + xp.tanh(0.5 * x)))                                # σ by tanh: no overflow at any x
+    if kind == "gelu_tanh":
+        return 0.5 * x * (1 + xp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))          # √(2/π)
+    return 0.5 * x * (1 + error_function(x * 0.7071067811865476, xp))                            # 1/√2
+
+
+def error_function(x: Any, xp: Any) -> Any:
+    """erf to 1.2e-16 in plain array operations (NumPy has none): a series near 0, a continued fraction farther out."""
+    near = xp.minimum(xp.abs(x), 2.0)
+    term = total = near
+    for n in range(1, 40):                                                       # Abramowitz & Stegun 7.1.6
+        term = term * (2 * near * near / (2 * n + 1))
+        total = total + term
+    series = 1.1283791670955126 * xp.exp(-near * near) * total                   # 2/√π
+    far = xp.maximum(xp.abs(x), 2.0)
+    fraction = xp.zeros_like(far)
+    for n in range(60, 0, -1):                                                   # Abramowitz & Stegun 7.1.14
+        fraction = (n / 2) / (far + fraction)
+    tail = 1 - xp.exp(-far * far) * 0.5641895835477563 / (far + fraction)        # 1/√π
+    return xp.sign(x) * xp.where(xp.abs(x) < 2.0, series, tail)
