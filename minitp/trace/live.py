@@ -15,7 +15,8 @@ from minitp.trace.wording import WIDTH, TextStream, count, dimensions, duration,
 if TYPE_CHECKING:
     from minitp.trace.file import Trace
 
-_SITE, _SHAPE, _STATES, _PAYLOAD = 23, 14, 28, 8      # columns; a longer cell takes from the reason, the last one
+_SHAPE, _STATES, _PAYLOAD = 14, 28, 8      # columns; a longer cell takes from the reason, the last one
+_SITE = {"load": 31}                       # layers.10.attention_norm.weight; else layers.10.attention.o
 
 
 class ShowComm:
@@ -75,7 +76,7 @@ def heading(event: Event) -> str:
 
 def line(event: Event) -> str:
     """One event in at most WIDTH columns: site, shape, before ─op→ after, payload, as much of the reason as fits."""
-    cells = (plain(event.site, 40).ljust(_SITE), f"{dimensions(event.shape)} {short_type(event.dtype)}".ljust(_SHAPE),
+    cells = (plain(event.site, 40).ljust(_SITE.get(event.phase, 23)), f"{dimensions(event.shape)} {short_type(event.dtype)}".ljust(_SHAPE),
              f"{event.before} ─{event.op}→ {event.after}".ljust(_STATES), size(event.payload).rjust(_PAYLOAD), "")
     begin = "  ".join(cells)
     room = WIDTH - len(begin)
