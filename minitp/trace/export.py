@@ -2,12 +2,12 @@
 import csv as csv_module
 import os
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import dimensions
+from minitp.trace.wording import TextStream, dimensions
 
 CSV_COLUMNS = (*Event._fields, "waiting", "moving")
 
@@ -49,7 +49,7 @@ def _complete(name: str, category: str, rank: int, enter: int, leave: int, args:
             "dur": (leave - enter) / 1000, "args": args}
 
 
-def csv(trace: Trace, file: str | os.PathLike | TextIO) -> None:
+def csv(trace: Trace, file: str | os.PathLike | TextStream) -> None:
     """One row per event under the names of the columns, then waiting and moving; ns, bytes, 1x1x576; empty is none.
 
     `file` is a path or a text stream opened with newline="".

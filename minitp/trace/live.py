@@ -7,15 +7,16 @@
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from minitp.trace.schema import Event
-from minitp.trace.wording import WIDTH, count, dimensions, duration, plain, share, short_type, size
+from minitp.trace.wording import WIDTH, TextStream, count, dimensions, duration, plain, share, short_type, size
 
 if TYPE_CHECKING:
     from minitp.trace.file import Trace
 
-_SITE, _SHAPE, _STATES, _PAYLOAD = 23, 14, 28, 8      # columns; a longer cell takes from the reason, the last one
+_SHAPE, _STATES, _PAYLOAD = 14, 28, 8      # columns; a longer cell takes from the reason, the last one
+_SITE = {"load": 31}                       # layers.10.attention_norm.weight; else layers.10.attention.o
 
 
 class ShowComm:
@@ -24,8 +25,9 @@ class ShowComm:
     Printing takes time on this rank, and the others wait for it at the next sync: `finish` says how much.
     """
 
-    def __init__(self, stream: TextIO | None = None, planes: Sequence[str] = ("data", "sample")):
-        self.stream, self.planes = stream if stream is not None else sys.stdout, planes
+    def __init__(self, stream: TextStream | None = None, planes: Sequence[str] = ("data", "sample")):
+        self.stream: TextStream = stream if stream is not None else sys.stdout
+        self.planes = planes
         self.lines, self.spent = 0, 0
         self._heading: tuple[str, int | None] | None = None
 
@@ -74,7 +76,8 @@ def heading(event: Event) -> str:
 
 def line(event: Event) -> str:
     """One event in at most WIDTH columns: site, shape, before ─op→ after, payload, as much of the reason as fits."""
-    cells = (plain(event.site, 40).ljust(_SITE), f"{dimensions(event.shape)} {short_type(event.dtype)}".ljust(_SHAPE),
+    cells = (plain(event.site, 40).ljust(_SITE.get(event.phase, 23)),
+             f"{dimensions(event.shape)} {short_type(event.dtype)}".ljust(_SHAPE),
              f"{event.before} ─{event.op}→ {event.after}".ljust(_STATES), size(event.payload).rjust(_PAYLOAD), "")
     begin = "  ".join(cells)
     room = WIDTH - len(begin)

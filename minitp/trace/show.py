@@ -33,10 +33,10 @@ def show(trace: Trace, *, by: str | None = None, rank: int | None = None, consol
     else:
         ranks = 1 if by == "rank" else ranks
         console.print("", _phase_table(rows, by, ranks), "", sep="\n")
-    console.print(Text.assemble((share_line(timeline, rank), "bold"), "  ", (last_line(timeline), "dim")))
-    lesson = teaches(timeline, phases)
-    if lesson:
-        console.print(Text(lesson, "italic"))
+    for sentence, style in ((share_line(timeline, rank), "bold"), (last_line(timeline), ""),
+                            (teaches(timeline, phases), "italic")):
+        if sentence:
+            console.print(Text(sentence, style))
 
 
 def header(trace: Trace) -> list[Text]:
@@ -165,7 +165,7 @@ def last_line(timeline: Timeline) -> str:
 
 
 def teaches(timeline: Timeline, phases: list[Row]) -> str:
-    """One sentence that this trace supports; empty where it supports none."""
+    """One sentence that this trace supports."""
     by_name = {row.key: row for row in phases}
     if timeline.trace.run["ranks"] == 1:
         return ("One rank meets at the same places as many would, with nobody to wait for: run it on 2 and compare the "

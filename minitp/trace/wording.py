@@ -1,7 +1,17 @@
 """How numbers and names of a trace are put in words: the same in tables, live lines and messages."""
 import re
+from typing import Any, Protocol, runtime_checkable
 
 WIDTH = 120
+
+
+@runtime_checkable
+class TextStream(Protocol):
+    """Where text can be written: a file, a terminal, a notebook's output, io.StringIO."""
+
+    def write(self, text: str, /) -> Any: ...
+
+    def flush(self) -> Any: ...
 
 
 def plain(text: object, longest: int = WIDTH) -> str:
