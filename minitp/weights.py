@@ -60,6 +60,7 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
         raise ConfigError(f"weights are loaded by slice or scatter, not {mode!r}")
     weights: Weights = {}
     arrays = group.arrays
+    done, total = 0, placement.elements(group.rank) * np.dtype(dtype).itemsize
     with group.recorder.mark("load"):
         for array in placement.physical:
             held = arrays.xp.empty(placement.physical_shape(array, group.rank), dtype)
@@ -72,8 +73,9 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
                 held[start:start + len(piece)] = piece if arrays.is_device(piece) else arrays.from_host(piece)
                 start += len(piece)
             weights[array.name] = held
+            done += held.nbytes
             if progress is not None:
-                progress(array.name)
+                progress(done, total)
     return weights
 
 
