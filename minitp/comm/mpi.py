@@ -42,7 +42,7 @@ class MPITransport:
     def __init__(self, comm):
         from mpi4py import MPI
         self._mpi, self._comm = MPI, comm
-        self.rank, self.size = comm.rank, comm.size
+        self.rank, self.size, self.patient = comm.rank, comm.size, False
 
     def announce(self, call: Call, checked: bool) -> int:
         if not checked or self.size == 1:

@@ -32,6 +32,7 @@ class Transport(Protocol):
     rank: int
     size: int
     world: str                            # "threads" or "mpi"
+    patient: bool                         # True: wait without a deadline
 
     def announce(self, call: Call, checked: bool) -> int:
         """Say what comes next; with `checked`, the ranks compare it and raise CollectiveError if they differ.
