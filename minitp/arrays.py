@@ -65,14 +65,18 @@ class CupyArrays:
         return isinstance(array, self.xp.ndarray)
 
     def to_host(self, array: Any) -> np.ndarray:
+        if array.size == 0:                     # of a rank that holds nothing: there is no memory to pin
+            return np.empty(array.shape, array.dtype)
         stream = self.xp.cuda.get_current_stream()
         host = self._pinned(array.shape, array.dtype)
-        self.xp.ascontiguousarray(array).get(out=host, stream=stream, blocking=False)
+        packed = self.xp.ascontiguousarray(array).reshape(array.shape)          # (it makes 0-d 1-d)
+        packed.get(out=host, stream=stream, blocking=False)
         stream.synchronize()                    # the kernel that fills `array` has ended before MPI reads it
         return host
 
     def from_host(self, array: np.ndarray) -> Any:
-        return self.xp.asarray(array)
+        """A copy in one piece, complete on return: the caller may write into `array` at once."""
+        return self.xp.array(np.asarray(array, order="C"), blocking=True)
 
 
 Arrays = NumpyArrays | CupyArrays

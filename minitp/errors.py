@@ -23,3 +23,7 @@ class CollectiveError(MinitpError, RuntimeError):
 
 class LaunchError(MinitpError, RuntimeError):
     """Ranks could not be started, or were started in a way that can't work."""
+
+
+class FetchError(MinitpError, RuntimeError):
+    """A model's files could not be fetched, or could not be stored."""

@@ -26,7 +26,7 @@ class Request:
     """What to generate from, checked against the model before any rank computes.
 
     prompts     token ids of each sequence
-    max_tokens  at most so many new tokens per sequence; fewer where the context is full
+    max_tokens  at most so many new tokens per sequence; fewer where the context is full (none if the prompt fills it)
     keep_logits the logits of every prompt position and generated token (one more pass, for the last token)
     gathered    whether logits are made whole, or only the winners exchanged
     """
@@ -80,7 +80,7 @@ class Generation:
         self.dtype, self.arrays = np.dtype(dtype), arrays
         self.lengths = np.array([len(prompt) for prompt in request.prompts])
         self.tokens: list[list[int]] = [[] for _ in request.prompts]
-        self.stops: list[StopReason] = ["" for _ in request.prompts]
+        self.stops: list[StopReason] = [self._why_stop(row) for row in range(len(request.prompts))]
         self.gaps = [float("inf")] * len(request.prompts)
         self.logits: list[np.ndarray] = []                       # per pass (B, T, V), where they are kept
         self.passes: list[tuple[str, int]] = []
@@ -98,21 +98,28 @@ class Generation:
         for row, prompt in enumerate(self.request.prompts):
             ids[row, :len(prompt)] = prompt
         positions = np.broadcast_to(np.arange(width), ids.shape)
-        logits = self._pass("prefill", 0, ids, positions, self.lengths - 1)
-        for index in range(self.request.max_tokens):
-            step = self._choose(logits, index)
-            yield step
-            last = all(self.stops)
-            if last and not self.request.keep_logits:
+        logits, index = self._pass("prefill", 0, ids, positions, self.lengths - 1), 0
+        while not all(self.stops):
+            yield self._choose(logits, index)
+            if all(self.stops) and not self.request.keep_logits:
                 return
-            ids = np.array([[row[-1]] for row in self.tokens])
-            logits = self._pass("decode", index + 1, ids, self._next_positions()[:, None], None)
-            if last:
-                return
+            index += 1
+            newest = np.array([[(*prompt, *new)[-1]] for prompt, new in zip(self.request.prompts, self.tokens,
+                                                                            strict=True)])
+            logits = self._pass("decode", index, newest, self._next_positions()[:, None], None)
 
     def _next_positions(self) -> np.ndarray:
-        """Where each row's newest token stands; a row that has stopped stays where it is."""
+        """Where each row's newest token stands; a row that has stopped stays where it is and computes it again."""
         return self.lengths + np.array([len(row) for row in self.tokens]) - 1
+
+    def _why_stop(self, row: int) -> StopReason:
+        """Empty while the row may go on. Prompt and new tokens together never exceed the model's context."""
+        new = self.tokens[row]
+        if new and new[-1] in self.request.end_tokens:
+            return "end token"
+        if len(new) >= self.request.max_tokens:
+            return "length"
+        return "context" if self.lengths[row] + len(new) >= self.model.config.positions else ""
 
     def _pass(self, phase: str, step: int, ids: np.ndarray, positions: np.ndarray, last: np.ndarray | None) -> Logits:
         """One forward pass of every row; logits of each row's last token, or of all where they are kept."""
@@ -138,12 +145,7 @@ class Generation:
                 continue
             self.tokens[row].append(token)
             self.gaps[row] = min(self.gaps[row], float(choice.gaps[row]))
-            if token in self.request.end_tokens:
-                self.stops[row] = "end token"
-            elif len(self.tokens[row]) >= self.request.max_tokens:
-                self.stops[row] = "length"
-            elif self.lengths[row] + len(self.tokens[row]) >= self.model.config.positions:
-                self.stops[row] = "context"
+            self.stops[row] = self._why_stop(row)
         return Step(index, tuple(chosen), tuple(choice.gaps.tolist()))
 
     def kept_logits(self) -> np.ndarray:

@@ -1,12 +1,13 @@
 """From logits to the next token, the same on every rank: whole logits, or shards with only the winners exchanged.
 
 A draw is an arg-max: with noise from Gumbel's distribution added to logits / temperature, the largest entry is a
-sample from the softmax (Gumbel 1954; Maddison et al. 2014). The noise depends on (seed, sequence, step, token id)
-alone, so the same seed gives the same token at any number of ranks, in a batch or alone, gathered or sharded. Ties:
-the lowest id.
+sample from the softmax (Gumbel 1954; Maddison et al. 2014). The noise depends on (seed, row of the batch, step, token
+id) alone, so the same seed gives the same token at any number of ranks, gathered or sharded, whatever the other rows
+are; equal prompts in one batch draw different tokens. Ties: the lowest id.
 """
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,10 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature == 0
 
+    def candidates(self, vocab: Cut) -> int:
+        """How many winners each rank offers where logits are sharded: its best k, two for the gap, or all it has."""
+        return min(max(2, 0 if self.greedy else self.top_k), max(vocab.sizes))
+
     def check_sharded(self) -> None:
         """top-p alone needs the probability of every token, so it can't be told from each shard's best few."""
         if not self.greedy and self.top_p < 1 and not self.top_k:
@@ -55,11 +60,10 @@ class Choice:
 def choose(logits: Logits, sampling: Sampling, step: int, group: Communicator) -> Choice:
     """The next tokens, from logits (B, 1, V) whole or sharded. With shards: one exchange in the plane `sample`."""
     scores = group.arrays.to_host(logits.array)[:, -1, :]
-    keep = max(2, sampling.top_k if not sampling.greedy else 0)          # of each rank; two for the gap
     if logits.cut is None:
         ids = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     else:
-        scores, ids = _winners(scores, logits.cut, keep, sampling, step, group)
+        scores, ids = _winners(scores, logits.cut, sampling, step, group)
     if sampling.greedy:
         tokens = np.array([_first_largest(row, names) for row, names in zip(scores, ids, strict=True)])
     else:
@@ -78,8 +82,7 @@ def _draw(scores: np.ndarray, ids: np.ndarray, sampling: Sampling, sequence: int
     order = np.lexsort((ids, -scores))                                   # by score, ties by the lowest id
     if sampling.top_k:
         order = order[:sampling.top_k]
-    scaled = scores[order].astype(np.float64) - float(scores[order[0]])   # the best is 0: finite at any temperature
-    scaled = np.maximum(scaled / sampling.temperature, -1e300)
+    scaled = _scaled(scores[order], scores[order[0]], sampling.temperature)
     if sampling.top_p < 1:
         probability = np.exp(scaled)
         before = np.cumsum(probability / probability.sum()) - probability / probability.sum()
@@ -87,6 +90,12 @@ def _draw(scores: np.ndarray, ids: np.ndarray, sampling: Sampling, sequence: int
         order, scaled = order[inside], scaled[inside]
     names = ids[order]
     return _first_largest(scaled + noise(sampling.seed, sequence, step, int(ids.max()) + 1)[names], names)
+
+
+def _scaled(scores: np.ndarray, best: Any, temperature: float) -> np.ndarray:
+    """(scores - best) / temperature in float64: the best is 0 and the rest finite at any temperature."""
+    with np.errstate(over="ignore"):
+        return np.maximum((scores.astype(np.float64) - best) / temperature, -1e300)
 
 
 def _gap(scores: np.ndarray) -> float:
@@ -100,13 +109,13 @@ def _first_largest(scores: np.ndarray, ids: np.ndarray) -> int:
     return int(ids[scores == scores.max()].min())
 
 
-def _winners(scores: np.ndarray, cut: Cut, keep: int, sampling: Sampling, step: int,
+def _winners(scores: np.ndarray, cut: Cut, sampling: Sampling, step: int,
              group: Communicator) -> tuple[np.ndarray, np.ndarray]:
     """Every rank's best candidates on every rank: (B, p·k) scores and ids. A rank with a small shard pads with -inf."""
-    own = cut.of(group.rank)
+    own, keep = cut.of(group.rank), sampling.candidates(cut)
     ranked = scores.astype(np.float64)
     if not sampling.greedy and not sampling.top_k:                        # the arg-max is taken after the noise
-        ranked = ranked / sampling.temperature
+        ranked = _scaled(ranked, ranked.max(-1, keepdims=True, initial=-np.inf), sampling.temperature)
         for b in range(len(ranked)):
             ranked[b] += noise(sampling.seed, b, step, cut.size)[own.start:own.stop]
     packed = np.full((len(scores), keep, 2), -np.inf)
@@ -115,5 +124,5 @@ def _winners(scores: np.ndarray, cut: Cut, keep: int, sampling: Sampling, step: 
         best = np.lexsort((np.arange(len(row)), -row))[:keep]
         packed[b, :len(best), 0], packed[b, :len(best), 1] = scores[b, best], best + own.start
     every = group.all_gather(packed, axis=1, cut=Cut(keep * group.size, group.size), site="sample", plane="sample",
-                             reason=f"exchange each rank's best {keep} tokens: (logit, id)")
+                             reason=f"each rank's best {keep}, as (logit, id)")
     return every[..., 0], every[..., 1].astype(np.int64)

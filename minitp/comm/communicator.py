@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -19,29 +20,34 @@ from minitp.arrays import NUMPY, Arrays
 from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
-from minitp.comm.states import transition
+from minitp.comm.states import WHOLE, State, transition
 from minitp.comm.transport import Call, Transport
 from minitp.errors import CollectiveError, MinitpError
 from minitp.placement import Cut, Slices
 from minitp.trace.recorder import Recorder
+from minitp.trace.schema import CHECK
 
 T = TypeVar("T")
+_name = cache(str)               # of a dtype: NumPy takes several µs to spell one
 
 
 class Communicator:
     """A group of ranks: this rank's number in it, its size, and the collectives.
 
+    In the trace a group is named by its mesh axis and by `first`, the smallest rank of the run in it.
     Planes: `data` is what the mathematics of the model needs (counted as sync points), `sample` the exchange of winning
     tokens, `control` what the program adds for its own ends.
     """
 
     def __init__(self, transport: Transport, recorder: Recorder | None = None, *, axis: str = "tp",
-                 arrays: Arrays = NUMPY, checked: bool = False):
-        self.transport, self.axis, self.arrays, self.checked = transport, axis, arrays, checked
+                 first: int = 0, arrays: Arrays = NUMPY, checked: bool = False):
+        self.transport, self.axis, self.first, self.arrays, self.checked = transport, axis, first, arrays, checked
         self.recorder = recorder if recorder is not None else Recorder(transport.rank)
         self.rank, self.size = transport.rank, transport.size
         self.pending: tuple[Call, int] | None = None      # what this rank is in, and since when: for the watchdog
+        self.latest: Call | None = None                   # the call it made last, whatever came of it
         self._sequence = 0
+        self._messages: dict[tuple[str, int], int] = {}   # sent to and received from each rank so far
 
     def __str__(self) -> str:
         return f"{self.axis} group of {self.size} ranks"
@@ -173,6 +179,22 @@ class Communicator:
         moved = self._run("broadcast", site, reason, plane, tuple(shape), dtype, host.nbytes, move, root=root)
         return array if self.rank == root else self.arrays.from_host(moved)
 
+    # --- one rank → another --------------------------------------------------------------------------------------
+
+    def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
+             chunk: int | None = None) -> None:
+        """A copy of `array` to rank `to`, which must `receive` it; once this returns, the array may be reused."""
+        host, _ = self._stage(movable(array, "send"))
+        self._message("send", to, site, reason, plane, state, chunk, host, lambda: self.transport.send(host, to))
+
+    def receive(self, *, shape: tuple[int, ...], dtype: Any, source: int, site: str, reason: str, plane: str = "data",
+                state: State = WHOLE, chunk: int | None = None) -> Any:
+        """What rank `source` sends; messages from one rank arrive in the order in which it sent them."""
+        host = np.empty(shape, dtype)
+        self._message("receive", source, site, reason, plane, state, chunk, host,
+                      lambda: self.transport.receive(host, source))
+        return self.arrays.from_host(host)
+
     # --- control: the program's own messages ---------------------------------------------------------------------
 
     def barrier(self, *, site: str, reason: str) -> None:
@@ -210,25 +232,44 @@ class Communicator:
              move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
              before: np.ndarray | None = None) -> Any:
         """Announce, move, record."""
-        call = Call(self._sequence, op, site, str(dtype), shape, root)
+        call = Call(self._sequence, op, site, _name(dtype), shape, root)
         self._sequence += 1
-        kept = self.recorder.snapshot(before)          # before the collective: a sum in place overwrites its terms
+        kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
+        enter = time.perf_counter_ns()
+        self.latest, self.pending = call, (call, enter)
+        try:
+            compared = self.transport.announce(call, self.checked)
+            checked_at = time.perf_counter_ns()
+            result = move()
+            leave = time.perf_counter_ns()
+        finally:
+            self.pending = None                        # also after an error that the caller survives: nobody waits here
+        if compared:
+            self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
+                              compared, enter, checked_at, _caller())
+            enter = checked_at
+        self.recorder.add(self, call, op, plane, reason, _states(op, axis, to_axis), shape, call.dtype, payload, enter,
+                          leave, _caller())
+        self.recorder.keep(kept, result, plane)
+        return result
+
+    def _message(self, op: str, peer: int, site: str, reason: str, plane: str, state: State, chunk: int | None,
+                 host: np.ndarray, move: Callable[[], None]) -> None:
+        """Move and record. Messages are numbered by direction, so a send and its receive have the same number."""
+        if not 0 <= peer < self.size or peer == self.rank:
+            raise CollectiveError(f"{op} at {site}: rank {self.rank} of {self.size} has no message for rank {peer}; "
+                                  "a message goes to another rank of the group")
+        number = self._messages.get((op, peer), 0)
+        self._messages[op, peer] = number + 1
+        call = Call(number, op, site, _name(host.dtype), host.shape)
         enter = time.perf_counter_ns()
         self.pending = call, enter
-        compared = self.transport.announce(call, self.checked)
-        checked_at = time.perf_counter_ns()
-        result = move()
+        move()
         leave = time.perf_counter_ns()
         self.pending = None
-        if compared:
-            self.recorder.add(self, call, "all_gather", "control", "checked mode: compare the call over the ranks",
-                              ("whole", "whole"), (compared,), "uint8", compared, enter, checked_at, _caller())
-            enter = checked_at
-        states = ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
-        self.recorder.add(self, call, op, plane, reason, states, shape, str(dtype), payload, enter, leave, _caller())
-        if kept is not None:
-            self.recorder.keep(kept, result)
-        return result
+        self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
+                          host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
+                          wire=host.nbytes if op == "send" else 0)
 
     def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
         """(a C-contiguous host array, whether the answer goes back to a device)."""
@@ -244,6 +285,11 @@ def _error_named(name: str) -> type[Exception]:
     """The class of an error that another rank met: one of minitp's, or an OSError and its kinds."""
     found = getattr(errors, name, getattr(builtins, name, None))
     return found if isinstance(found, type) and issubclass(found, (MinitpError, OSError)) else OSError
+
+
+@cache
+def _states(op: str, axis: int | None, to_axis: int | None) -> tuple[str, ...]:
+    return ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
 
 
 def _caller() -> str:

@@ -2,27 +2,16 @@
 
 Upper-case (buffer) calls only: nothing is pickled. mpi4py is imported when a world is opened, never before.
 """
-import os
 from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from minitp.comm.transport import Call, check_agreement
+from minitp.environment import launcher_environment
 from minitp.errors import LaunchError
 
 _DIGEST, _KEY = 16, 256                # checked mode compares a digest of the call and shows the text behind it
-
-
-def launcher_environment() -> tuple[int, int, int] | None:
-    """(rank, size, ranks on this machine) as an MPI launcher announces them before MPI starts; None without one."""
-    for rank, size, local in (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-                              ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-                              ("PMIX_RANK", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE")):
-        if os.environ.get(rank, "").isdigit() and os.environ.get(size, "").isdigit():
-            here = os.environ.get(local, "")
-            return int(os.environ[rank]), int(os.environ[size]), int(here) if here.isdigit() else int(os.environ[size])
-    return None
 
 
 def open_mpi_world():

@@ -27,7 +27,7 @@ class ParallelEmbedding:
         columns = weights[self.site + ".weight"][ctx.arrays.from_host(ids)]                        # B T D_p
         ctx.save(self.site, columns=columns)
         return self.group.all_gather(columns, axis=-1, cut=self.hidden, site=self.site,
-                                     reason="put every rank's columns of the tokens' embeddings side by side")
+                                     reason="lay the ranks' columns side by side")
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class VocabParallelEmbedding:
         if mine.any():
             here = ctx.arrays.from_host(mine)
             found[here] = table[ctx.arrays.from_host(ids[mine] - self.vocab.start)]
-        ctx.save(self.site, found=found)
+        ctx.save(self.site, ids=ids)                     # not `found`: it is handed over, a sum may be made in place
         return Partial(found, self.group)
 
     def forward(self, ids: Int[np.ndarray, "B T"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
         return self.group.all_reduce(self.product(ids, weights, ctx), site=self.site,
-                                     reason="add up the embeddings: one rank knows each token's row, the others add 0")
+                                     reason="one rank has the row, the others add 0")

@@ -1,4 +1,4 @@
-"""Norms: whole in, whole out. They need all of a row, so a partial sum must have been reduced before."""
+"""Norms: whole in, whole out. They need all of a row, so a partial sum must be reduced and a shard gathered before."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from minitp.arrays import Array
 from minitp.context import Context
+from minitp.errors import StateError
 
 
 @dataclass(frozen=True)
@@ -16,9 +17,10 @@ class RMSNorm:
     eps: float
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
+        weight = _of_whole_rows(x, weights, self.site)
         inverse = 1 / ctx.xp.sqrt((x * x).mean(-1, keepdims=True) + self.eps)         # B T 1
         ctx.save(self.site, x=x, inverse=inverse)
-        return x * inverse * weights[self.site + ".weight"]
+        return x * inverse * weight
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,17 @@ class LayerNorm:
     eps: float
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
+        weight = _of_whole_rows(x, weights, self.site)
         centered = x - x.mean(-1, keepdims=True)
         inverse = 1 / ctx.xp.sqrt((centered * centered).mean(-1, keepdims=True) + self.eps)
         ctx.save(self.site, centered=centered, inverse=inverse)
-        return centered * inverse * weights[self.site + ".weight"] + weights[self.site + ".bias"]
+        return centered * inverse * weight + weights[self.site + ".bias"]
+
+
+def _of_whole_rows(x: Any, weights: Mapping[str, Any], site: str) -> Any:
+    """The norm's weight, once x is known to be no shard: the mean over a slice is not the mean over the row."""
+    weight = weights[site + ".weight"]
+    if x.shape[-1] != weight.shape[0]:
+        raise StateError(f"the norm at {site} needs whole rows of {weight.shape[0]} numbers, and these have "
+                         f"{x.shape[-1]}: a shard's own mean is not the row's. Make it whole first (all_gather)")
+    return weight
