@@ -10,7 +10,7 @@ from tests import toy_wheel
 from tests.mpi_world import mpi  # noqa: F401  (a fixture is found by its name)
 from tests.pmpi.counting import counting_library, mpi_counts  # noqa: F401
 
-settings.register_profile("minitp", deadline=None)         # on a shared machine a deadline measures the others
+settings.register_profile("minitp", deadline=None)       # a shared machine is slow now and then, which proves nothing
 settings.load_profile("minitp")
 
 

@@ -211,7 +211,10 @@ class Communicator:
         return json.loads(bytes(sent))
 
     def on_root(self, work: Callable[[], T], *, root: int = 0, site: str, reason: str) -> T:
-        """Let the root do `work` and share what it returns; where it fails, all ranks raise the same error."""
+        """Let the root do `work` and share what it returns; where it fails, all ranks raise the same error.
+
+        The work may be long (a download): no deadline holds while the others wait for it.
+        """
         outcome: dict[str, Any] | None = None
         failure: MinitpError | OSError | None = None
         if self.rank == root:
@@ -219,7 +222,11 @@ class Communicator:
                 outcome = {"value": work()}
             except (MinitpError, OSError) as error:
                 failure, outcome = error, {"error": type(error).__name__, "message": str(error)}
-        outcome = self.share(outcome, root=root, site=site, reason=reason)
+        self.transport.patient = True
+        try:
+            outcome = self.share(outcome, root=root, site=site, reason=reason)
+        finally:
+            self.transport.patient = False
         if failure is not None:
             raise failure
         if "error" in outcome:

@@ -2,6 +2,7 @@
 
 Upper-case (buffer) calls only: nothing is pickled. mpi4py is imported when a world is opened, never before.
 """
+import warnings
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -17,7 +18,9 @@ _DIGEST, _KEY = 16, 256                # checked mode compares a digest of the c
 def open_mpi_world():
     """mpi4py's COMM_WORLD, refused where it can't be what the launcher started."""
     try:
-        from mpi4py import MPI
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment")     # refused below, with a cure
+            from mpi4py import MPI
     except ImportError as error:
         raise LaunchError("MPI ranks need mpi4py and an MPI library: pip install 'minitp[mpi]'. "
                           "Without them use ranks that are threads: --world threads") from error
@@ -39,7 +42,7 @@ class MPITransport:
     def __init__(self, comm):
         from mpi4py import MPI
         self._mpi, self._comm = MPI, comm
-        self.rank, self.size = comm.rank, comm.size
+        self.rank, self.size, self.patient = comm.rank, comm.size, False
 
     def announce(self, call: Call, checked: bool) -> int:
         if not checked or self.size == 1:

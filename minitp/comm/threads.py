@@ -44,7 +44,7 @@ class ThreadTransport:
 
     def __init__(self, shared: ThreadWorld, rank: int):
         self.shared, self.rank, self.size = shared, rank, shared.size
-        self._checked = True
+        self._checked, self.patient = True, False
 
     def announce(self, call: Call, checked: bool) -> int:
         self.shared.calls[self.rank] = call              # rides in the deposit: no extra meeting
@@ -53,7 +53,7 @@ class ThreadTransport:
 
     def _meet(self) -> None:
         try:
-            self.shared.meeting.wait(self.shared.deadline)
+            self.shared.meeting.wait(None if self.patient else self.shared.deadline)
         except threading.BrokenBarrierError:
             if self.shared.stopped:
                 raise RankStoppedError from None

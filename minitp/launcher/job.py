@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from minitp.launcher.marks import JOB_VARIABLE
@@ -44,9 +45,10 @@ class MPIJob:
         self._out, self._err = out or standard[0], err or standard[1]
         self._output, self._tag = JobOutput(), tag
         self._process: subprocess.Popen | None = None
-        self._readers: list[threading.Thread] = []
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._started = threading.Event()
+        self._refused: OSError | None = None
         self._stopped: tuple[int, str] | None = None             # exit code and the words for it
-        self._stopped_at = 0.0
         for line in [f"minitp: running {shlex.join(self.command)}"] * verbose + [f"minitp: {said}"] * bool(said):
             self._say(line)
 
@@ -54,42 +56,70 @@ class MPIJob:
         self._err((text + "\n").encode())
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self.command, env=self.environment, stdin=_stdin(), stdout=subprocess.PIPE,
-                                         stderr=subprocess.PIPE, process_group=0, preexec_fn=_end_with_parent())
-        for pipe, write in ((self._process.stdout, self._out), (self._process.stderr, self._err)):
-            reader = threading.Thread(target=_read, args=(pipe, Demultiplexer(write, self._output, self._tag)),
-                                      daemon=True)
-            reader.start()
-            self._readers.append(reader)
+        """Start the job and return. OSError where mpiexec can't be run."""
+        self._keeper.start()
+        self._started.wait()
+        if self._refused is not None:
+            raise self._refused
+
+    def _keep(self) -> None:
+        """Start mpiexec and wait for its end. A thread of its own, for to Linux the thread that forks is the parent
+        with which mpiexec ends; a notebook's or an app's own threads come and go."""
+        try:
+            self._process = subprocess.Popen(self.command, env=self.environment, stdin=_stdin(), stdout=subprocess.PIPE,
+                                             stderr=subprocess.PIPE, **_apart())
+        except OSError as error:
+            self._refused = error
+            return
+        finally:
+            self._started.set()
+        streams = ((self._process.stdout, self._out), (self._process.stderr, self._err))
+        readers = [threading.Thread(target=self._read, args=(pipe, Demultiplexer(write, self._output, self._tag)),
+                                    daemon=True) for pipe, write in streams]
         if self._process.stdin is not None:
             threading.Thread(target=_pass_terminal_on, args=(self._process.stdin,), daemon=True).start()
+        for reader in readers:
+            reader.start()
+        if self._process.wait():
+            self._kill_ranks()
+        for reader in readers:
+            reader.join(1.0)
 
     def stop(self, code: int = 128 + signal.SIGTERM, words: str = "minitp: stopped") -> None:
-        """Begin to end the job; wait() then returns `code` within seconds. May be called from a signal handler."""
-        if self._stopped is None and self._process is not None:
-            self._stopped, self._stopped_at = (code, words), time.monotonic()
-            if self._process.returncode is None:
-                self._process.terminate()
+        """Let wait() end the job and return `code`, within seconds. From any thread or a signal handler."""
+        if self._stopped is None:
+            self._stopped = code, words
 
     def wait(self) -> int:
         """Until no process of the job is left; its exit code. What it failed of has been said once."""
         process = self._process
         if process is None:
-            raise RuntimeError("wait() before start()")
+            raise RuntimeError("wait() needs a job that start() has started")
         end = float("inf") if self.timeout is None else time.monotonic() + self.timeout
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
-                break
+        kill_at = float("inf")
+        while self._keeper.is_alive():
+            self._keeper.join(0.05)
             if time.monotonic() > end:
                 self.stop(OUT_OF_TIME, f"minitp: error: the run has taken longer than its {self.timeout:g} s")
-            if self._stopped and time.monotonic() - self._stopped_at > GRACE:
+            if self._stopped is not None and kill_at == float("inf"):
+                process.terminate()
+                kill_at = time.monotonic() + GRACE
+            if time.monotonic() > kill_at:
                 process.kill()
-        if process.returncode:
-            self._kill_ranks()
-        for reader in self._readers:
-            reader.join(1.0)
         return self._conclude(process.returncode)
+
+    def _read(self, pipe, demultiplexer: Demultiplexer) -> None:
+        """Pass a stream on to its end; where nobody takes it any more (`| head`), stop the job and go on reading."""
+        try:
+            while data := os.read(pipe.fileno(), 1 << 16):
+                demultiplexer.feed(data)
+            demultiplexer.close()
+        except OSError:
+            self.stop(128 + 13, "")                              # as the shell calls an end by SIGPIPE
+            while os.read(pipe.fileno(), 1 << 16):
+                pass
+        finally:
+            pipe.close()
 
     def _conclude(self, code: int) -> int:
         """The exit code, and the cause where no rank has told it."""
@@ -144,13 +174,6 @@ def _signals_stop(job: MPIJob) -> Iterator[None]:
             signal.signal(number, old)
 
 
-def _read(pipe, demultiplexer: Demultiplexer) -> None:
-    while data := os.read(pipe.fileno(), 1 << 16):
-        demultiplexer.feed(data)
-    demultiplexer.close()
-    pipe.close()
-
-
 def _stdin() -> int | None:
     """A pipe where a terminal is to be passed on; the file or pipe this process has; nothing.
 
@@ -171,6 +194,13 @@ def _pass_terminal_on(pipe) -> None:
             pipe.write(data)
             pipe.flush()
         pipe.close()
+
+
+def _apart() -> dict[str, Any]:
+    """How mpiexec is forked: a process group of its own, so that Ctrl-C reaches this process alone."""
+    if os.name != "posix":
+        return {}
+    return {"process_group": 0, "preexec_fn": _end_with_parent()}
 
 
 def _end_with_parent() -> Callable[[], None] | None:

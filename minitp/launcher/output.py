@@ -75,7 +75,8 @@ class Demultiplexer:
         for rank, line in sorted(self._lines.items(), key=lambda item: item[0] or 0):
             if line:
                 self._pass_on(rank, line + b"\n")
-        self._emit(self._held)
+        if self._held:                           # rank 0 has left its last line without an end
+            self._emit(b"\n" + self._held)
 
     def _take_all(self, data: bytes) -> None:
         if not self._tagged:

@@ -24,7 +24,7 @@ def verdict(code: int, launcher: Sequence[str]) -> tuple[int, str]:
         if not _signal(status) and status >> 8:
             return status >> 8, f"minitp: error: rank {rank} ended with exit code {status >> 8}"
     for rank, status in enumerate(statuses):
-        if _signal(status) not in (0, signal.SIGKILL):
+        if _signal(status) not in (0, 9):
             return _killed([rank], _signal(status))
     if found := _SIGNAL.search("\n".join(launcher)):
         return _killed([rank for rank, status in enumerate(statuses) if _signal(status)], int(found[1]))

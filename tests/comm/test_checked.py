@@ -254,3 +254,17 @@ def test_no_lower_case_method_of_mpi4py_is_called():
                   and ast.unparse(node.func.value) in ("self._comm", "comm", "world", "MPI.COMM_WORLD")}
         assert not called & PICKLING, f"{path}: {called & PICKLING}"
     assert "mpi.py" in holders
+
+
+def test_a_long_work_of_the_root_is_waited_for():
+    """A download may take longer than any collective may."""
+    def fetching(comm):
+        return comm.on_root(lambda: time.sleep(0.8) or "done", site="model", reason="fetch")
+
+    def dawdling(comm):
+        time.sleep(0.8 * (comm.rank == 0))
+        comm.barrier(site="model", reason="meet")
+
+    assert run_threads(fetching, 3, deadline=0.4) == ["done"] * 3
+    with pytest.raises(CollectiveError):
+        run_threads(dawdling, 2, deadline=0.4)
