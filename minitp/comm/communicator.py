@@ -183,7 +183,7 @@ class Communicator:
 
     def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
              chunk: int | None = None) -> None:
-        """A copy of `array` to rank `to`, which must `receive` it; once this returns, the array may be reused."""
+        """A copy of `array` to rank `to`, which must `receive` it; may wait until then. Afterwards it may be reused."""
         host, _ = self._stage(movable(array, "send"))
         self._message("send", to, site, reason, plane, state, chunk, host, lambda: self.transport.send(host, to))
 
@@ -270,10 +270,12 @@ class Communicator:
         self._messages[op, peer] = number + 1
         call = Call(number, op, site, _name(host.dtype), host.shape)
         enter = time.perf_counter_ns()
-        self.pending = call, enter
-        move()
-        leave = time.perf_counter_ns()
-        self.pending = None
+        self.latest, self.pending = call, (call, enter)
+        try:
+            move()
+            leave = time.perf_counter_ns()
+        finally:
+            self.pending = None
         self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
                           host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
                           wire=host.nbytes if op == "send" else 0)
