@@ -8,7 +8,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOME = {
-    "launch": "minitp.launch",
+    "launch": "minitp.launcher",
     "Communicator": "minitp.comm",
     "Partial": "minitp.comm",
     "ModelConfig": "minitp.config",

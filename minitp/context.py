@@ -50,14 +50,16 @@ class KVCache:
 class Context:
     """One pass: where the tokens stand, what they may see, and where the layers leave what others need.
 
+    `plan_pass` makes one for a model; `Context()` is enough for linear layers and norms on their own.
+
     positions  (B, T) on the host; a query at position t sees the slots 0…t, so padding lies in slots not yet visible
     last       (B,) the row of each sequence whose logits are wanted; None: of every row
     rotary     cos and sin of the angles, (B, 1, T, E/2); None with learned positions
     mask       (B, 1, T, S), True where a query may look; None where all may look everywhere (a decode step)
     """
-    positions: Int[np.ndarray, "B T"]
-    seen: int
-    dtype: Any
+    positions: Int[np.ndarray, "B T"] | None = None
+    seen: int = 0
+    dtype: Any = np.float32
     arrays: Arrays = NUMPY
     last: Int[np.ndarray, "B"] | None = None
     rotary: tuple[Any, Any] | None = None

@@ -30,9 +30,9 @@ from minitp.layers import (
 )
 from minitp.placement import Placement
 
-ATTENTION_REASON = "add the ranks' partial sums of the attention output"
-MLP_REASON = "add the ranks' partial sums of the MLP output"
-BOTH_REASON = "add the ranks' partial sums of attention and MLP together"
+ATTENTION_REASON = "add the ranks' partial attention output"
+MLP_REASON = "add the ranks' partial MLP output"
+BOTH_REASON = "add the ranks' partial attention + MLP"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ Weights are stored (out, in): y = x Wᵀ. "Column-parallel" cuts the columns of 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import Literal
 
@@ -152,21 +153,21 @@ class Placement:
 
     def _balanced_ffn(self) -> Cut:
         """Shares of the ffn that even out the bytes of a layer: fill the emptiest ranks first, to one water level."""
-        c = self.config
-        attention = [(2 * len(self.heads.of(r)) + 2 * len(self.kv_heads(r))) * c.head_size * c.hidden
-                     for r in range(self.ranks)]
+        c, ranks = self.config, range(self.ranks)
+        held = [(2 * len(self.heads.of(r)) + 2 * len(self.kv_heads(r))) * c.head_size * c.hidden for r in ranks]
         row = (3 if c.gated else 2) * c.hidden
-        by_load = sorted(range(self.ranks), key=lambda r: (attention[r], r))
-        for lowest in range(self.ranks, 0, -1):                # how many ranks get any ffn at all
-            level = (sum(attention[r] for r in by_load[:lowest]) + row * c.ffn) / lowest
-            if level >= attention[by_load[lowest - 1]]:
-                break
-        exact = [max(0.0, (level - held) / row) for held in attention]
-        ends, total = [], 0.0
-        for share in exact:
-            total += share
-            ends.append(round(total))
-        return Cut(c.ffn, self.ranks, ends=(*ends[:-1], c.ffn))
+        emptiest = sorted(ranks, key=lambda r: (held[r], r))
+        filled, water = self.ranks, sum(held) + row * c.ffn    # what the `filled` emptiest ranks hold in the end
+        while water < filled * held[emptiest[filled - 1]]:     # this rank's heads stand above the level: no ffn for it
+            filled -= 1
+            water -= held[emptiest[filled]]
+        shares = [0] * self.ranks
+        for rank in emptiest[:filled]:
+            shares[rank] = (water - filled * held[rank]) // (filled * row)
+        left = c.ffn - sum(shares)                             # rows that reach over the level: the emptiest first
+        for rank in sorted(emptiest[:filled], key=lambda r: (held[r] + shares[r] * row, r))[:left]:
+            shares[rank] += 1
+        return Cut(c.ffn, self.ranks, ends=tuple(accumulate(shares)))
 
     # --- logical: the parameters -----------------------------------------------------------------------------------
 
@@ -182,9 +183,11 @@ class Placement:
 
     def slices(self, parameter: Parameter, rank: int) -> Slices:
         """Where `rank`'s piece lies in the whole parameter."""
-        return tuple(slice(self._held(axis, rank).start, self._held(axis, rank).stop) if i == parameter.cut_axis
-                     else slice(0, size)
-                     for i, (axis, size) in enumerate(zip(parameter.axes, parameter.shape, strict=True)))
+        slices = [slice(0, size) for size in parameter.shape]
+        if parameter.cut_axis is not None:
+            held = self._held(parameter.axes[parameter.cut_axis], rank)
+            slices[parameter.cut_axis] = slice(held.start, held.stop)
+        return tuple(slices)
 
     def shape(self, parameter: Parameter, rank: int) -> tuple[int, ...]:
         return tuple(s.stop - s.start for s in self.slices(parameter, rank))

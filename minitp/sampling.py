@@ -117,5 +117,5 @@ def _winners(scores: np.ndarray, cut: Cut, sampling: Sampling, step: int,
         best = np.lexsort((np.arange(len(row)), -ranked))[:keep]
         packed[b, :len(best), 0], packed[b, :len(best), 1] = row[best], best + own.start
     every = group.all_gather(packed, axis=1, cut=Cut(keep * group.size, group.size), site="sample", plane="sample",
-                             reason=f"exchange each rank's best {keep} tokens: (logit, id)")
+                             reason=f"each rank's best {keep}, as (logit, id)")
     return every[..., 0], every[..., 1].astype(np.int64)

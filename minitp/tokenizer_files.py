@@ -74,7 +74,8 @@ def known_pre(field: Mapping[str, Any]) -> str:
 def gguf_lists(field: Mapping[str, Any]) -> tuple[list[str], list[int], list[tuple[str, str]]]:
     """Tokens, their types and the merges as pairs, checked against each other."""
     tokens, merges = strings(field, "tokens"), strings(field, "merges")
-    types = field.get("token_type") or [NORMAL] * len(tokens)
+    types = field.get("token_type", [NORMAL] * len(tokens))
+    types = types.tolist() if hasattr(types, "tolist") else types          # (a reader may give an array of numbers)
     if not tokens or not isinstance(types, list) or len(types) != len(tokens):
         raise FileFormatError(f"tokenizer.ggml: {len(tokens)} tokens don't go with their list of types")
     if len(set(tokens)) != len(tokens):

@@ -49,19 +49,18 @@ class RandomSource:
 
 def load_weights(source: Source | None, placement: Placement, group: Communicator, *,
                  mode: Literal["slice", "scatter"] = "slice", dtype: Any = np.float32,
-                 progress: Callable[[str], None] | None = None) -> Weights:
-    """This rank's weights by physical name.
+                 progress: Callable[[int, int], None] | None = None) -> Weights:
+    """This rank's weights by physical name. `progress` is called with the bytes done and in all.
 
     slice    every rank reads its own slices; nothing is sent (`source` on every rank)
     scatter  rank 0 reads one parameter at a time and scatters it, or broadcasts it where it is whole: for machines
              without a shared file system (`source` on rank 0, None elsewhere)
-
-    `progress` is called with each parameter's name once it is in place.
     """
     if mode not in ("slice", "scatter"):
         raise ConfigError(f"weights are loaded by slice or scatter, not {mode!r}")
     weights: Weights = {}
     arrays, homes = group.arrays, _homes(placement, group.rank)
+    done, total = 0, placement.elements(group.rank) * np.dtype(dtype).itemsize
     with group.recorder.mark("load"):
         for parameter in placement.parameters:                           # table order: that of the events
             array, rows = homes[parameter.name]
@@ -72,8 +71,9 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
             else:
                 piece = _scattered(source, parameter, placement, group, dtype)
             weights[array.name][rows] = piece if arrays.is_device(piece) else arrays.from_host(piece)
+            done += piece.nbytes
             if progress is not None:
-                progress(parameter.name)
+                progress(done, total)
     return weights
 
 

@@ -7,6 +7,7 @@ from minitp.errors import MinitpError
 from minitp.models import resolve
 from tests import toy_wheel
 from tests.mpi_world import mpi  # noqa: F401  (a fixture is found by its name)
+from tests.pmpi.counting import counting_library, mpi_counts  # noqa: F401
 
 
 @pytest.fixture(scope="session")

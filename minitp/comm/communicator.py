@@ -4,42 +4,50 @@ A collective that is not in the trace can't exist: nothing else in minitp holds 
 follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is where in the model, `reason` is the
 sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
 """
+import builtins
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
+from minitp import errors
 from minitp.arrays import NUMPY, Arrays
-from minitp.comm.packing import axis_pieces, pack, unpack
+from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
+from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
-from minitp.comm.states import transition
+from minitp.comm.states import WHOLE, State, transition
 from minitp.comm.transport import Call, Transport
-from minitp.errors import CollectiveError, MinitpError, StateError
+from minitp.errors import CollectiveError, MinitpError
 from minitp.placement import Cut, Slices
 from minitp.trace.recorder import Recorder
+from minitp.trace.schema import CHECK
 
 T = TypeVar("T")
-_SUMMED = "iufc"                 # kinds of numbers that MPI can sum; bool and 16-bit floats are refused by name
+_name = cache(str)               # of a dtype: NumPy takes several µs to spell one
 
 
 class Communicator:
     """A group of ranks: this rank's number in it, its size, and the collectives.
 
+    In the trace a group is named by its mesh axis and by `first`, the smallest rank of the run in it.
     Planes: `data` is what the mathematics of the model needs (counted as sync points), `sample` the exchange of winning
     tokens, `control` what the program adds for its own ends.
     """
 
     def __init__(self, transport: Transport, recorder: Recorder | None = None, *, axis: str = "tp",
-                 arrays: Arrays = NUMPY, checked: bool = False):
-        self.transport, self.axis, self.arrays, self.checked = transport, axis, arrays, checked
+                 first: int = 0, arrays: Arrays = NUMPY, checked: bool = False):
+        self.transport, self.axis, self.first, self.arrays, self.checked = transport, axis, first, arrays, checked
         self.recorder = recorder if recorder is not None else Recorder(transport.rank)
         self.rank, self.size = transport.rank, transport.size
         self.pending: tuple[Call, int] | None = None      # what this rank is in, and since when: for the watchdog
+        self.latest: Call | None = None                   # the call it made last, whatever came of it
         self._sequence = 0
+        self._messages: dict[tuple[str, int], int] = {}   # sent to and received from each rank so far
 
     def __str__(self) -> str:
         return f"{self.axis} group of {self.size} ranks"
@@ -48,7 +56,7 @@ class Communicator:
 
     def all_reduce(self, partial: Partial, *, site: str, reason: str, plane: str = "data") -> Any:
         """partial → whole: every rank gets the sum."""
-        array, owned = self._consume(partial, "all_reduce")
+        array, owned = summable(partial, "all_reduce").consume(self)
         host, on_device = self._stage(array)
         total = self._run("all_reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
                           lambda: self.transport.all_reduce(host, in_place=owned or on_device), before=host)
@@ -57,19 +65,21 @@ class Communicator:
     def reduce_scatter(self, partial: Partial, *, axis: int, cut: Cut, site: str, reason: str,
                        plane: str = "data") -> Any:
         """partial → shard(axis): every rank gets its slice of the sum."""
-        array, _ = self._consume(partial, "reduce_scatter")
+        axis = cut_axis("reduce_scatter", site, summable(partial, "reduce_scatter").shape, axis, cut, self.size, None)
+        array, _ = partial.consume(self)
         host, on_device = self._stage(array)
         pieces = axis_pieces(host.shape, axis, cut)
-        shape = _shape_of(host.shape, pieces[self.rank])
-        counts = [prod(_shape_of(host.shape, piece)) for piece in pieces]
+        shape = shape_of(host.shape, pieces[self.rank])
+        counts = [prod(shape_of(host.shape, piece)) for piece in pieces]
         mine = self._run("reduce_scatter", site, reason, plane, host.shape, host.dtype, host.nbytes,
                          lambda: self.transport.reduce_scatter(pack(host, pieces), counts).reshape(shape),
-                         axis=axis, before=host)
+                         axis=axis - host.ndim, before=host)
         return self._unstage(mine, on_device)
 
     def reduce(self, partial: Partial, *, root: int = 0, site: str, reason: str, plane: str = "data") -> Any:
         """partial → on root: the root gets the sum, the others None."""
-        array, _ = self._consume(partial, "reduce")
+        check_root("reduce", site, root, self.size)
+        array, _ = summable(partial, "reduce").consume(self)
         host, on_device = self._stage(array)
         total = self._run("reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
                           lambda: self.transport.reduce(host, root), root=root, before=host)
@@ -87,14 +97,13 @@ class Communicator:
         return self._gather("gather", shard, axis, cut, site, reason, plane, root)
 
     def _gather(self, op: str, shard: Any, axis: int, cut: Cut, site: str, reason: str, plane: str, root: int | None):
-        host, on_device = self._stage(_array(shard, op))
-        if len(cut.of(self.rank)) != host.shape[axis] or cut.ranks != self.size:
-            raise CollectiveError(f"{op} at {site}: rank {self.rank} brings {host.shape[axis]} along axis {axis}, but "
-                                  f"the cut of {cut.size} over {cut.ranks} ranks gives it {len(cut.of(self.rank))}")
-        axis %= host.ndim
+        host, on_device = self._stage(movable(shard, op))
+        if root is not None:
+            check_root(op, site, root, self.size)
+        axis = cut_axis(op, site, host.shape, axis, cut, self.size, self.rank)
         whole = (*host.shape[:axis], cut.size, *host.shape[axis + 1:])
         pieces = axis_pieces(whole, axis, cut)
-        counts = [prod(_shape_of(whole, piece)) for piece in pieces]
+        counts = [prod(shape_of(whole, piece)) for piece in pieces]
 
         def move():
             if root is None:
@@ -103,24 +112,26 @@ class Communicator:
             return None if flat is None else unpack(flat, whole, pieces)
 
         gathered = self._run(op, site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize, move,
-                             axis=axis - len(whole), root=root, before=host,
-                             agreed=(*whole[:axis], None, *whole[axis + 1:]))
+                             axis=axis - len(whole), root=root, before=host)
         return self._unstage(gathered, on_device)
 
     def all_to_all(self, shard: Any, *, axis: int, cut: Cut, to_axis: int, to_cut: Cut, site: str, reason: str,
                    plane: str = "data") -> Any:
         """shard(axis) → shard(to_axis): every rank sends each other rank the part it will hold."""
-        host, on_device = self._stage(_array(shard, "all_to_all"))
-        axis, to_axis = axis % host.ndim, to_axis % host.ndim
+        host, on_device = self._stage(movable(shard, "all_to_all"))
+        axis = cut_axis("all_to_all", site, host.shape, axis, cut, self.size, self.rank)
+        to_axis = cut_axis("all_to_all", site, host.shape, to_axis, to_cut, self.size, None)
+        if axis == to_axis:
+            raise CollectiveError(f"all_to_all at {site}: this is a shard along axis {axis} already")
         outgoing = axis_pieces(host.shape, to_axis, to_cut)
         mine = len(to_cut.of(self.rank))
         target = tuple(cut.size if i == axis else mine if i == to_axis else n for i, n in enumerate(host.shape))
         whole = tuple(to_cut.size if i == to_axis else n for i, n in enumerate(target))
         incoming = axis_pieces(target, axis, cut)
-        sizes = ([prod(_shape_of(host.shape, p)) for p in outgoing], [prod(_shape_of(target, p)) for p in incoming])
+        sizes = ([prod(shape_of(host.shape, p)) for p in outgoing], [prod(shape_of(target, p)) for p in incoming])
         moved = self._run("all_to_all", site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize,
                           lambda: unpack(self.transport.all_to_all(pack(host, outgoing), *sizes), target, incoming),
-                          axis=axis, to_axis=to_axis, before=host)
+                          axis=axis - host.ndim, to_axis=to_axis - host.ndim, before=host)
         return self._unstage(moved, on_device)
 
     # --- on root → shard, whole ----------------------------------------------------------------------------------
@@ -129,18 +140,20 @@ class Communicator:
                 root: int = 0, site: str, reason: str, plane: str = "data") -> Any:
         """on root → shard(axis): the root sends rank r the slice `pieces[r]` of its array (None on the others).
 
-        Pieces may overlap (copies of kv heads): the payload is the sum of what is sent.
+        Pieces may overlap (copies of kv heads): the payload is the sum of what is sent. What is scattered are
+        parameters, so the axis is recorded as the placement counts it, from the start.
         """
-        dtype = np.dtype(dtype)
-        counts = [prod(_shape_of(shape, piece)) for piece in pieces]
+        check_root("scatter", site, root, self.size)
+        dtype, axis = np.dtype(dtype), pieces_axis("scatter", site, shape, axis, pieces, self.size)
+        counts = [prod(shape_of(shape, piece)) for piece in pieces]
         packed = None
         if self.rank == root:
-            host, _ = self._stage(_array(array, "scatter"))
+            host, _ = self._stage(movable(array, "scatter"))
             if host.shape != tuple(shape) or host.dtype != dtype:
                 raise CollectiveError(f"scatter at {site}: the root holds {host.shape} {host.dtype}, "
                                       f"announced was {tuple(shape)} {dtype}")
             packed = pack(host, pieces)
-        mine = _shape_of(shape, pieces[self.rank])
+        mine = shape_of(shape, pieces[self.rank])
         moved = self._run("scatter", site, reason, plane, tuple(shape), dtype, sum(counts) * dtype.itemsize,
                           lambda: self.transport.scatter(packed, counts, dtype, root).reshape(mine),
                           axis=axis, root=root)
@@ -149,9 +162,10 @@ class Communicator:
     def broadcast(self, array: Any, *, shape: tuple[int, ...], dtype: Any, root: int = 0, site: str, reason: str,
                   plane: str = "data") -> Any:
         """on root → whole: every rank gets the root's array (None on the others)."""
+        check_root("broadcast", site, root, self.size)
         dtype = np.dtype(dtype)
         if self.rank == root:
-            host, _ = self._stage(_array(array, "broadcast"))
+            host, _ = self._stage(movable(array, "broadcast"))
             if host.shape != tuple(shape) or host.dtype != dtype:
                 raise CollectiveError(f"broadcast at {site}: the root holds {host.shape} {host.dtype}, "
                                       f"announced was {tuple(shape)} {dtype}")
@@ -164,6 +178,22 @@ class Communicator:
 
         moved = self._run("broadcast", site, reason, plane, tuple(shape), dtype, host.nbytes, move, root=root)
         return array if self.rank == root else self.arrays.from_host(moved)
+
+    # --- one rank → another --------------------------------------------------------------------------------------
+
+    def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
+             chunk: int | None = None) -> None:
+        """A copy of `array` to rank `to`, which must `receive` it; once this returns, the array may be reused."""
+        host, _ = self._stage(movable(array, "send"))
+        self._message("send", to, site, reason, plane, state, chunk, host, lambda: self.transport.send(host, to))
+
+    def receive(self, *, shape: tuple[int, ...], dtype: Any, source: int, site: str, reason: str, plane: str = "data",
+                state: State = WHOLE, chunk: int | None = None) -> Any:
+        """What rank `source` sends; messages from one rank arrive in the order in which it sent them."""
+        host = np.empty(shape, dtype)
+        self._message("receive", source, site, reason, plane, state, chunk, host,
+                      lambda: self.transport.receive(host, source))
+        return self.arrays.from_host(host)
 
     # --- control: the program's own messages ---------------------------------------------------------------------
 
@@ -193,45 +223,53 @@ class Communicator:
         if failure is not None:
             raise failure
         if "error" in outcome:
-            import minitp.errors
-            raise getattr(minitp.errors, outcome["error"], OSError)(outcome["message"])
+            raise _error_named(outcome["error"])(outcome["message"])
         return outcome["value"]
 
     # --- how each is done ----------------------------------------------------------------------------------------
 
     def _run(self, op: str, site: str, reason: str, plane: str, shape: tuple[int, ...], dtype: np.dtype, payload: int,
              move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
-             before: np.ndarray | None = None, agreed: tuple[int | None, ...] | None = None) -> Any:
-        """Announce, move, record. `agreed` is the shape ranks must agree on, where it is not `shape`."""
-        call = Call(self._sequence, op, site, str(dtype), shape if agreed is None else agreed, root)
+             before: np.ndarray | None = None) -> Any:
+        """Announce, move, record."""
+        call = Call(self._sequence, op, site, _name(dtype), shape, root)
         self._sequence += 1
-        kept = self.recorder.snapshot(before)          # before the collective: a sum in place overwrites its terms
+        kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
-        self.pending = call, enter
-        compared = self.transport.announce(call, self.checked)
-        checked_at = time.perf_counter_ns()
-        result = move()
-        leave = time.perf_counter_ns()
-        self.pending = None
+        self.latest, self.pending = call, (call, enter)
+        try:
+            compared = self.transport.announce(call, self.checked)
+            checked_at = time.perf_counter_ns()
+            result = move()
+            leave = time.perf_counter_ns()
+        finally:
+            self.pending = None                        # also after an error that the caller survives: nobody waits here
         if compared:
-            self.recorder.add(self, call, "all_gather", "control", "checked mode: compare the call over the ranks",
-                              ("whole", "whole"), (compared,), "uint8", compared, enter, checked_at, _caller())
+            self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
+                              compared, enter, checked_at, _caller())
             enter = checked_at
-        states = ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
-        self.recorder.add(self, call, op, plane, reason, states, shape, str(dtype), payload, enter, leave, _caller())
-        if kept is not None:
-            self.recorder.keep(kept, result)
+        self.recorder.add(self, call, op, plane, reason, _states(op, axis, to_axis), shape, call.dtype, payload, enter,
+                          leave, _caller())
+        self.recorder.keep(kept, result, plane)
         return result
 
-    def _consume(self, partial: Any, op: str) -> tuple[Any, bool]:
-        if not isinstance(partial, Partial):
-            raise StateError(f"{op} sums the ranks' terms, so it takes a Partial; this is a {type(partial).__name__}. "
-                             "If it really is one term of a sum, say so: Partial(array, group)")
-        kind = np.dtype(partial.dtype).kind
-        if kind not in _SUMMED or (np.dtype(partial.dtype).itemsize == 2 and kind == "f"):
-            raise StateError(f"{op} can't sum {partial.dtype}: 16-bit floats would be rounded at every hop, and MPI "
-                             "has no sum of booleans. Cast the partial up first: partial.astype('float32')")
-        return partial.consume(self)
+    def _message(self, op: str, peer: int, site: str, reason: str, plane: str, state: State, chunk: int | None,
+                 host: np.ndarray, move: Callable[[], None]) -> None:
+        """Move and record. Messages are numbered by direction, so a send and its receive have the same number."""
+        if not 0 <= peer < self.size or peer == self.rank:
+            raise CollectiveError(f"{op} at {site}: rank {self.rank} of {self.size} has no message for rank {peer}; "
+                                  "a message goes to another rank of the group")
+        number = self._messages.get((op, peer), 0)
+        self._messages[op, peer] = number + 1
+        call = Call(number, op, site, _name(host.dtype), host.shape)
+        enter = time.perf_counter_ns()
+        self.pending = call, enter
+        move()
+        leave = time.perf_counter_ns()
+        self.pending = None
+        self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
+                          host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
+                          wire=host.nbytes if op == "send" else 0)
 
     def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
         """(a C-contiguous host array, whether the answer goes back to a device)."""
@@ -243,17 +281,15 @@ class Communicator:
         return self.arrays.from_host(array) if on_device and array is not None else array
 
 
-def _array(array: Any, op: str) -> Any:
-    if isinstance(array, Partial):
-        raise StateError(f"{op} moves arrays as they are; this is a partial sum: each rank's term would be taken for "
-                         "the answer. Make it whole (all_reduce) or a shard (reduce_scatter)")
-    if getattr(array, "dtype", None) is None or array.dtype == object:
-        raise StateError(f"{op} moves arrays of numbers, not {type(array).__name__}")
-    return array
+def _error_named(name: str) -> type[Exception]:
+    """The class of an error that another rank met: one of minitp's, or an OSError and its kinds."""
+    found = getattr(errors, name, getattr(builtins, name, None))
+    return found if isinstance(found, type) and issubclass(found, (MinitpError, OSError)) else OSError
 
 
-def _shape_of(shape: Sequence[int], piece: Slices) -> tuple[int, ...]:
-    return tuple(len(range(*s.indices(n))) for s, n in zip(piece, shape, strict=True))
+@cache
+def _states(op: str, axis: int | None, to_axis: int | None) -> tuple[str, ...]:
+    return ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
 
 
 def _caller() -> str:

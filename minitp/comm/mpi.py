@@ -2,33 +2,25 @@
 
 Upper-case (buffer) calls only: nothing is pickled. mpi4py is imported when a world is opened, never before.
 """
-import os
+import warnings
 from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from minitp.comm.transport import Call, check_agreement
+from minitp.environment import launcher_environment
 from minitp.errors import LaunchError
 
 _DIGEST, _KEY = 16, 256                # checked mode compares a digest of the call and shows the text behind it
 
 
-def launcher_environment() -> tuple[int, int, int] | None:
-    """(rank, size, ranks on this machine) as an MPI launcher announces them before MPI starts; None without one."""
-    for rank, size, local in (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-                              ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-                              ("PMIX_RANK", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE")):
-        if os.environ.get(rank, "").isdigit() and os.environ.get(size, "").isdigit():
-            here = os.environ.get(local, "")
-            return int(os.environ[rank]), int(os.environ[size]), int(here) if here.isdigit() else int(os.environ[size])
-    return None
-
-
 def open_mpi_world():
     """mpi4py's COMM_WORLD, refused where it can't be what the launcher started."""
     try:
-        from mpi4py import MPI
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment")     # refused below, with a cure
+            from mpi4py import MPI
     except ImportError as error:
         raise LaunchError("MPI ranks need mpi4py and an MPI library: pip install 'minitp[mpi]'. "
                           "Without them use ranks that are threads: --world threads") from error
@@ -60,7 +52,8 @@ class MPITransport:
         keys = np.empty((self.size, _KEY), np.uint8)
         self._comm.Allgather(np.frombuffer(key, np.uint8), keys)
         if (keys != keys[0]).any():
-            check_agreement([bytes(row[_DIGEST:]).decode(errors="replace").rstrip() for row in keys])
+            check_agreement([bytes(row[:_DIGEST]) for row in keys],
+                            [bytes(row[_DIGEST:]).decode(errors="replace").rstrip() for row in keys])
         return keys.nbytes
 
     # --- sums: of numbers ---------------------------------------------------------------------------------------

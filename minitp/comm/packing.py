@@ -7,6 +7,11 @@ import numpy as np
 from minitp.placement import Cut, Slices
 
 
+def shape_of(shape: Sequence[int], piece: Slices) -> tuple[int, ...]:
+    """The shape of a slice of an array of `shape`."""
+    return tuple(len(range(*s.indices(n))) for s, n in zip(piece, shape, strict=True))
+
+
 def axis_pieces(shape: Sequence[int], axis: int, cut: Cut) -> list[Slices]:
     """Each rank's slice of an array of `shape` that is cut along `axis`."""
     axis %= len(shape)
@@ -16,7 +21,12 @@ def axis_pieces(shape: Sequence[int], axis: int, cut: Cut) -> list[Slices]:
 
 def pack(array: np.ndarray, pieces: Sequence[Slices]) -> np.ndarray:
     """The pieces of `array` in one flat buffer, in rank order."""
-    return np.concatenate([array[piece].reshape(-1) for piece in pieces])
+    return join([array[piece].reshape(-1) for piece in pieces], array.dtype)
+
+
+def join(parts: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """Flat arrays, one after the other, as they are: `concatenate` alone would swap the bytes of a foreign order."""
+    return np.concatenate(parts, out=np.empty(sum(part.size for part in parts), dtype))
 
 
 def unpack(flat: np.ndarray, shape: Sequence[int], pieces: Sequence[Slices]) -> np.ndarray:

@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 class _Buffer:
     """The memory behind a partial and all its views: what of it a reduce has taken already.
 
-    A boolean per element, made only when the first view is: a partial without views needs one flag.
+    A boolean per element, made only when the first view is: a partial without views needs its own flag alone.
     """
-    __slots__ = ("spent", "taken")
+    __slots__ = ("taken",)
 
     def __init__(self):
-        self.spent = False
         self.taken: np.ndarray | None = None
 
 
@@ -34,15 +33,15 @@ class Partial:
     slice, `concatenate`, casting up. Reshape and slice are views. A reduce consumes its partial: afterwards it, what it
     is a view of, and every view that shares an element with it are refused; disjoint slices may each be reduced.
     """
-    __slots__ = ("_array", "_buffer", "_region", "_view", "group")
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("_array", "_buffer", "_region", "_spent", "_view", "group")
 
     def __init__(self, array: Any, group: "Communicator"):
         if isinstance(array, Partial):
             raise StateError("this is a partial sum already: a partial of a partial would be summed twice. "
                              "Use it as it is, or reduce it first")
-        self._array, self.group = array, group
-        self._buffer, self._view = _Buffer(), False
+        self._array = np.asarray(array) if isinstance(array, np.generic) else array     # a sum of 0-d arrays is one
+        self.group = group
+        self._buffer, self._view, self._spent = _Buffer(), False, False
         self._region: np.ndarray | None = None            # this view's part of _buffer.taken
 
     # --- what it is ---------------------------------------------------------------------------------------------
@@ -77,6 +76,9 @@ class Partial:
         if self._view:
             raise StateError("this partial sum is a view of another: adding in place would change that one too. "
                              "Write a = a + b")
+        if not np.can_cast(term.dtype, self.dtype, "safe"):
+            raise StateError(f"adding {term.dtype} into a partial sum of {self.dtype} rounds every rank's term before "
+                             "the sum. Write a = a + b, or cast a up first")
         self._live()[...] += term
         return self
 
@@ -124,12 +126,15 @@ class Partial:
     def __getitem__(self, index: Any) -> "Partial":
         """A view, by slices and whole numbers."""
         parts = index if isinstance(index, tuple) else (index,)
-        if not all(part is Ellipsis or isinstance(part, (slice, int, np.integer)) for part in parts):
+        if not all(part is Ellipsis or (isinstance(part, (slice, int, np.integer)) and not isinstance(part, bool))
+                   for part in parts):
             raise StateError("a partial sum is sliced by slices and whole numbers only: picking by an array copies, "
                              "and the copy could be reduced a second time")
         whole_ndim = tuple(slice(p, p + 1 or None) if isinstance(p, (int, np.integer)) else p for p in parts)
+        if not any(part is Ellipsis for part in parts):
+            whole_ndim += (Ellipsis,)                          # without it a 0-d array gives a number, not a view
         view = self._derive(lambda array: array[whole_ndim])
-        dropped = self._live()[index].shape if whole_ndim != parts else None
+        dropped = self._live()[index].shape if any(isinstance(p, (int, np.integer)) for p in parts) else None
         return view if dropped is None else view._derive(lambda array: array.reshape(dropped), checked=False)
 
     # --- consumption --------------------------------------------------------------------------------------------
@@ -138,19 +143,17 @@ class Partial:
         """Hand the term to a collective of `group`: (array, whether it may be summed in place). Called once."""
         if group is not self.group:
             raise StateError(f"this is a partial sum over another group ({self.group}), not over {group}")
-        array = self._live()
-        if self._region is None:
-            self._buffer.spent = True
-        else:
+        array, self._spent = self._live(), True
+        if self._region is not None:
             self._region[...] = True
         return array, not self._view
 
     def _live(self) -> Any:
         """The array, unless a reduce has taken any of it."""
-        buffer = self._buffer
-        if buffer.spent or (buffer.taken is not None and self._taken_region().any()):
+        if self._spent or (self._buffer.taken is not None and self._taken_region().any()):
             raise StateError("this partial sum, or one that shares memory with it, has been reduced already: a second "
-                             "use would count it twice. Use what the collective returned")
+                             "use would count it twice. Use what the collective returned; to reduce it slice by slice, "
+                             "take all slices before the first reduce")
         return self._array
 
     def _taken_region(self) -> np.ndarray:
@@ -164,7 +167,8 @@ class Partial:
         if checked:
             self._live()
         made = object.__new__(Partial)
-        made._array, made.group, made._buffer, made._view = view(self._array), self.group, self._buffer, True
+        made._array, made.group, made._buffer = view(self._array), self.group, self._buffer
+        made._view, made._spent = True, False
         made._region = view(self._taken_region())
         return made
 
@@ -184,14 +188,15 @@ class Partial:
     def __array__(self, *_args: Any, **_kwargs: Any):
         raise _refusal("turned into an array")
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_kwargs: Any):
-        if ufunc in (np.add, np.subtract):
-            self._same_group(next(x for x in inputs if x is not self))
-        if ufunc is np.matmul:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any):
+        others = [x for x in inputs if not isinstance(x, Partial)]
+        if ufunc in (np.add, np.subtract) and others and len(others) < len(inputs):
+            self._same_group(others[0])
+        if ufunc is np.matmul and inputs[0] is not self:
             raise StateError("a matrix from the left is a product this type doesn't track; write partial @ matrix")
-        if ufunc is np.multiply and method == "__call__" and np.isscalar(inputs[0]):
+        if ufunc is np.multiply and method == "__call__" and not kwargs and np.isscalar(inputs[0]):
             return self * inputs[0]                              # numpy.float64(2) * partial
-        raise _refusal(f"given to {ufunc.__name__}")
+        raise _refusal(f"given to numpy.{ufunc.__name__}")
 
     def __array_function__(self, func: Any, *_args: Any, **_kwargs: Any):
         raise _refusal(f"given to numpy.{func.__name__}")
@@ -201,14 +206,31 @@ class Partial:
             raise AttributeError(name)
         raise _refusal(f"asked for .{name}")
 
-    def _refused(self, *_args: Any, **_kwargs: Any):
-        raise _refusal("compared, copied, iterated or converted")
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused          # type: ignore[assignment]
-    __bool__ = __len__ = __float__ = __int__ = __index__ = __iter__ = _refused
-    __copy__ = __deepcopy__ = __reduce__ = _refused                          # type: ignore[assignment]
-    __setitem__ = __pow__ = __rtruediv__ = __abs__ = _refused
     __radd__ = __rsub__ = _same_group
+
+
+_REFUSED = {
+    "compared": "eq ne lt le gt ge",
+    "hashed": "hash",
+    "copied or pickled": "copy deepcopy reduce",
+    "iterated, counted or searched": "iter len contains reversed",
+    "converted or rounded": "bool float int complex index round trunc floor ceil abs pos invert",
+    "written into": "setitem delitem",
+    "raised to a power or divided into": "pow rpow rtruediv floordiv rfloordiv mod rmod divmod rdivmod",
+    "multiplied from the left": "rmatmul",
+    "combined bit by bit": "and rand or ror xor rxor lshift rlshift rshift rrshift",
+}
+
+
+def _refuse(what: str):
+    def refused(self: Partial, *_args: Any, **_kwargs: Any):
+        raise _refusal(what)
+    return refused
+
+
+for _what, _names in _REFUSED.items():          # not by __getattr__: Python looks operators up in the class
+    for _name in _names.split():
+        setattr(Partial, f"__{_name}__", _refuse(_what))
 
 
 def _refusal(what: str) -> StateError:
@@ -218,8 +240,11 @@ def _refusal(what: str) -> StateError:
 
 def concatenate(partials: Sequence[Partial], axis: int = -1) -> Partial:
     """Partial sums side by side are a partial sum; copies, so the parts stay usable."""
+    if not partials or not all(isinstance(p, Partial) for p in partials):
+        raise StateError("concatenate puts partial sums side by side, one at least; a whole array or a shard beside "
+                         "them would be summed over the ranks too. Reduce first, then put the results side by side")
     first = partials[0]
     if any(p.group is not first.group for p in partials):
-        raise StateError("partial sums over different groups of ranks can't stand side by side")
+        raise StateError("partial sums over different groups of ranks can't stand side by side: reduce them first")
     arrays = [p._live() for p in partials]
     return Partial(first.group.arrays.xp.concatenate(arrays, axis=axis), first.group)

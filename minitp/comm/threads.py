@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 
 import numpy as np
 
+from minitp.comm.packing import join
 from minitp.comm.transport import Call, check_agreement
 from minitp.errors import CollectiveError
 
@@ -73,9 +74,17 @@ class ThreadTransport:
             return [array]
         self.shared.slots[self.rank] = array
         self._meet()
-        if self._checked:
-            check_agreement(self.shared.calls)
+        self._agree()
         return self.shared.slots
+
+    def _agree(self) -> None:
+        """In checked mode, that all ranks announced the same call."""
+        if self._checked:
+            try:
+                check_agreement(self.shared.calls)
+            except CollectiveError:
+                self._meet()                  # nobody goes on and announces anew before all have read the calls
+                raise
 
     def _done(self) -> None:
         if self.size > 1:
@@ -84,11 +93,15 @@ class ThreadTransport:
     # --- the collectives ----------------------------------------------------------------------------------------
 
     def all_reduce(self, array: np.ndarray, in_place: bool) -> np.ndarray:
-        if self.size == 1:
-            return array if in_place else array.copy()
+        in_place = in_place and array.flags.writeable
+        if in_place and self.size == 1:
+            return array
         total = _sum_in_rank_order(self._exchange(array))
         self._done()
-        return total
+        if not in_place:
+            return total
+        array[...] = total              # as MPI does: who kept the array that was handed over meets the sum here, too
+        return array
 
     def reduce(self, array: np.ndarray, root: int) -> np.ndarray | None:
         slots = self._exchange(array)
@@ -104,13 +117,13 @@ class ThreadTransport:
         return mine
 
     def all_gather(self, array: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-        gathered = np.concatenate([slot.reshape(-1) for slot in self._exchange(array)])
+        gathered = join([slot.reshape(-1) for slot in self._exchange(array)], array.dtype)
         self._done()
         return gathered
 
     def gather(self, array: np.ndarray, counts: Sequence[int], root: int) -> np.ndarray | None:
         slots = self._exchange(array)
-        gathered = np.concatenate([slot.reshape(-1) for slot in slots]) if self.rank == root else None
+        gathered = join([slot.reshape(-1) for slot in slots], array.dtype) if self.rank == root else None
         self._done()
         return gathered
 
@@ -132,9 +145,8 @@ class ThreadTransport:
         pieces = [array.reshape(-1)[starts[r]:starts[r + 1]] for r in range(self.size)]
         self.shared.slots[self.rank] = pieces
         self._meet()
-        if self._checked:
-            check_agreement(self.shared.calls)
-        mine = np.concatenate([slot[self.rank] for slot in self.shared.slots])
+        self._agree()
+        mine = join([slot[self.rank] for slot in self.shared.slots], array.dtype)
         self._done()
         return mine
 

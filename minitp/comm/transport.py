@@ -19,11 +19,11 @@ class Call:
     op: str
     site: str
     dtype: str
-    shape: tuple[int | None, ...]         # None where ranks may differ: a gather's cut axis
+    shape: tuple[int, ...]                # of the whole array
     root: int | None = None
 
     def __str__(self) -> str:
-        shape = "×".join("·" if n is None else str(n) for n in self.shape)
+        shape = "×".join(map(str, self.shape))
         root = "" if self.root is None else f" root {self.root}"
         return f"{self.op}({shape} {self.dtype}){root} at {self.site}, call {self.sequence}"
 
@@ -71,12 +71,12 @@ class Transport(Protocol):
     def barrier(self) -> None: ...
 
 
-def check_agreement(calls: Sequence[Any]) -> None:
-    """Raise CollectiveError naming the ranks that differ, unless all calls (or their descriptions) are equal."""
+def check_agreement(calls: Sequence[Any], texts: Sequence[Any] | None = None) -> None:
+    """Raise CollectiveError naming the ranks that differ, unless all calls are equal; `texts` describe them."""
     groups: dict[Any, list[int]] = {}
     for rank, call in enumerate(calls):
         groups.setdefault(call, []).append(rank)
     if len(groups) > 1:
-        lines = [f"  rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}: {call}"
-                 for call, ranks in groups.items()]
+        lines = [f"  rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}: {(texts or calls)[ranks[0]]}"
+                 for ranks in groups.values()]
         raise CollectiveError("the ranks don't make the same collective call:\n" + "\n".join(lines))

@@ -27,7 +27,7 @@ class ParallelEmbedding:
         columns = weights[self.site + ".weight"][ctx.arrays.from_host(ids)]                        # B T D_p
         ctx.save(self.site, columns=columns)
         return self.group.all_gather(columns, axis=-1, cut=self.hidden, site=self.site,
-                                     reason="put every rank's columns of the tokens' embeddings side by side")
+                                     reason="lay the ranks' columns side by side")
 
 
 @dataclass(frozen=True)
@@ -50,4 +50,4 @@ class VocabParallelEmbedding:
 
     def forward(self, ids: Int[np.ndarray, "B T"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
         return self.group.all_reduce(self.product(ids, weights, ctx), site=self.site,
-                                     reason="add up the embeddings: one rank knows each token's row, the others add 0")
+                                     reason="one rank has the row, the others add 0")

@@ -36,7 +36,7 @@ class VocabParallelHead:
         if not gathered:
             return Logits(shard, self.vocab)
         return Logits(self.group.all_gather(shard, axis=-1, cut=self.vocab, site=self.site,
-                                            reason="put every rank's part of the vocabulary side by side"))
+                                            reason="lay the ranks' logits side by side"))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class HiddenParallelHead:
         partial = self.product(x, weights, ctx)
         if gathered:
             return Logits(self.group.all_reduce(partial, site=self.site,
-                                                reason="add the ranks' partial logits (tied table, cut along hidden)"))
+                                                reason="add the ranks' partial logits"))
         return Logits(self.group.reduce_scatter(partial, axis=-1, cut=self.vocab, site=self.site,
-                                                reason="add the ranks' partial logits, each keeps its vocabulary"),
+                                                reason="add the ranks' logits, keep own part"),
                       self.vocab)

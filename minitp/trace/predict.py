@@ -6,27 +6,14 @@ pass over B sequences of T tokens of a model with L layers it comes to 2L + 2 sy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from minitp.config import ModelConfig
 from minitp.errors import FileFormatError
 from minitp.placement import Placement
-
-
-class Expected(NamedTuple):
-    """What a data or sample event must look like; the same on every rank."""
-    plane: str
-    op: str
-    site: str
-    phase: str
-    step: int | None
-    before: str
-    after: str
-    shape: tuple[int, ...]
-    dtype: str
-    payload: int
+from minitp.trace.schema import Expected
 
 
 @dataclass(frozen=True)
@@ -84,8 +71,8 @@ def forward_pass(plan: GenerationPlan, phase: str, step: int, tokens: int) -> It
     placement, c = plan.placement, plan.placement.config
 
     def event(op: str, site: str, before: str, after: str, *shape: int) -> Expected:
-        return Expected("data", op, site, phase, step, before, after, shape, plan.dtype,
-                        prod(shape) * np.dtype(plan.dtype).itemsize)
+        return Expected(op, site, "data", phase, step, plan.dtype, shape, prod(shape) * np.dtype(plan.dtype).itemsize,
+                        before, after)
 
     activation = (plan.batch, tokens, c.hidden)
     if placement.embedding == "hidden":
@@ -107,8 +94,8 @@ def forward_pass(plan: GenerationPlan, phase: str, step: int, tokens: int) -> It
 def _exchange(plan: GenerationPlan, phase: str, step: int) -> Expected:
     """The winners of every shard: (logit, id) pairs in float64."""
     shape = (plan.batch, plan.candidates * plan.placement.ranks, 2)
-    return Expected("sample", "all_gather", "sample", phase, step, "shard(-2)", "whole", shape, "float64",
-                    prod(shape) * 8)
+    return Expected("all_gather", "sample", "sample", phase, step, "float64", shape, prod(shape) * 8, "shard(-2)",
+                    "whole")
 
 
 def _loading(plan: GenerationPlan) -> Iterator[Expected]:
@@ -116,9 +103,9 @@ def _loading(plan: GenerationPlan) -> Iterator[Expected]:
     size = np.dtype(plan.dtype).itemsize
     for p in plan.placement.parameters:
         if p.cut_axis is None:
-            yield Expected("data", "broadcast", p.name, "load", None, "on root", "whole", p.shape, plan.dtype,
-                           p.size * size)
+            yield Expected("broadcast", p.name, "data", "load", None, plan.dtype, p.shape, p.size * size, "on root",
+                           "whole")
         else:
             sent = sum(prod(plan.placement.shape(p, rank)) for rank in range(plan.placement.ranks))
-            yield Expected("data", "scatter", p.name, "load", None, "on root", f"shard({p.cut_axis})", p.shape,
-                           plan.dtype, sent * size)
+            yield Expected("scatter", p.name, "data", "load", None, plan.dtype, p.shape, sent * size, "on root",
+                           f"shard({p.cut_axis})")

@@ -1,19 +1,36 @@
 """The trace, version 1: one file per run, plain JSON (gzipped where its name ends in .gz), readable without minitp.
 
     {"format": "minitp trace", "version": 1,
-     "run":     what was run: id, time, command, world, mesh, model, placement, options, versions, cores, threads,
+     "run":     what was run: id, created, command, world, ranks, mesh, model, placement, options, versions, cores, …
      "clock":   {"offset_ns": one per rank, "error_ns": one per rank}: already applied to every time below,
-     "strings": the words that the columns below give as numbers,
-     "events":  {column: list}, one entry per event, all ranks one after the other,
+     "strings": [the words that columns give by number],
+     "shapes":  [[1, 1, 576], …: the shapes that the column `shape` gives by number],
+     "events":  {column: list}, one entry per event, all ranks one after the other, each in its own order,
      "marks":   {column: list}, the phases and steps of each rank with their begin and end,
      "values":  [{event, before, after}] or absent: small arrays whole, large ones as block maxima}
 
+The columns are the fields of `Event` and `Mark` below. Those in WORDS hold numbers of `strings`, `shape` holds numbers
+of `shapes`, `broken` is true or false, all others hold whole numbers from 0 to 2⁵³ - 1 (what JSON can carry exactly
+everywhere); null, where the field may be None. All columns of a table have one length. `event` in `values` is the
+number of an event in this file. In plain Python, the sites of all data events of rank 0:
+
+    trace = json.load(open("run.json"))                          # or json.load(gzip.open("run.json.gz"))
+    events, strings = trace["events"], trace["strings"]
+    print([strings[site] for site, rank, plane in zip(events["site"], events["rank"], events["plane"])
+           if rank == 0 and strings[plane] == "data"])
+
+A reader ignores keys and columns that it doesn't know: a later minitp may add some without changing the version.
+
 An event is one collective, or one message, on one rank. What a rank computes lies in the gaps between its events: a
-compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start.
+compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start, which
+is the earliest event or mark of any rank.
 """
 from typing import NamedTuple
 
 FORMAT, VERSION = "minitp trace", 1
+
+CHECK = "checked mode: compare the call over the ranks"
+"""The reason of the extra control message that checked mode sends; it carries the sequence number of its collective."""
 
 
 class Event(NamedTuple):
@@ -21,11 +38,11 @@ class Event(NamedTuple):
     rank: int                       # the rank in the run
     axis: str                       # mesh axis of the group: tp
     group: int                      # which group of that axis: the smallest rank in it
-    sequence: int                   # running number of the call in its group
+    sequence: int                   # running number of the collective in its group; of a message, of its direction
     plane: str                      # data (a sync point), sample, control
     op: str                         # all_reduce, all_gather, reduce_scatter, scatter, broadcast, …, send, receive
-    root: int | None                # of a scatter, broadcast, gather, reduce
-    peer: int | None                # of a message
+    root: int | None                # of a scatter, broadcast, gather, reduce: a rank in the group
+    peer: int | None                # of a message: where it goes or comes from, a rank in the group
     chunk: int | None               # of a message: which piece of the array
     site: str                       # where in the model: layers.3.mlp.down
     reason: str                     # why, in words
@@ -49,7 +66,7 @@ class Event(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The columns of `marks`: a phase or step of one rank."""
+    """The columns of `marks`: a phase or step of one rank. Marks of a rank may lie inside one another."""
     rank: int
     phase: str
     step: int | None
@@ -58,5 +75,28 @@ class Mark(NamedTuple):
     leave: int
 
 
+class Expected(NamedTuple):
+    """What a closed form can say of an event before the run: all but the times (`minitp.trace.check`)."""
+    op: str
+    site: str
+    plane: str
+    phase: str
+    step: int | None
+    dtype: str
+    shape: tuple[int, ...]
+    payload: int
+    before: str
+    after: str
+
+
 WORDS = ("axis", "plane", "op", "site", "reason", "phase", "before", "after", "dtype", "caller")
 """The columns whose entries are numbers of `strings`."""
+
+MAY_BE_NULL = ("root", "peer", "chunk", "step", "micro_batch", "draft", "start", "wait", "complete", "wire")
+"""The columns whose entries may be null."""
+
+TIMES = ("enter", "leave", "start", "wait", "complete")
+"""The columns that are times in ns."""
+
+MESSAGES = ("send", "receive")
+"""The ops between two ranks; every other op is a collective of its group."""

@@ -1,0 +1,181 @@
+"""`minitp generate`: the prompts in, the text out as it comes, and the record of every collective if asked for."""
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from minitp.comm import Communicator
+from minitp.commands.prompts import PromptSource
+from minitp.commands.session import ModelOptions, Session, open_session
+from minitp.errors import ConfigError
+from minitp.generate import Generation, Request
+from minitp.sampling import Sampling
+from minitp.trace.predict import GenerationPlan
+from minitp.trace.recorder import Recorder
+
+
+@dataclass(frozen=True)
+class GenerateOptions:
+    """Everything `minitp generate` was asked for."""
+    prompts: PromptSource
+    model: ModelOptions = field(default_factory=ModelOptions)
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int = 64
+    sharded_logits: bool = False
+    logits: str | None = None            # file for the logits of every position
+    trace: str | None = None
+    values: bool = False
+    show_comm: bool = False
+    as_json: bool = False
+
+    def __post_init__(self):
+        for name, file in (("--logits", self.logits), ("--trace", self.trace)):
+            if file is not None and not Path(file).expanduser().resolve().parent.is_dir():
+                raise ConfigError(f"{name} {file}: there is no folder {Path(file).expanduser().parent}")
+
+    def recorder(self, rank: int) -> Recorder:
+        """Rank r's recorder; rank 0's also shows its events live where that is wanted."""
+        from minitp.trace.live import ShowComm
+        listener = ShowComm(sys.stderr) if self.show_comm and rank == 0 else None
+        return Recorder(rank, keep_values=self.values, listener=listener)
+
+
+def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
+    """On every rank: load, generate, print on rank 0, write what was asked for. Returns the JSON row."""
+    from minitp.trace.merge import align_clocks
+    if options.trace or options.show_comm:
+        align_clocks(group)
+    wanted = {"max_tokens": options.max_tokens, "sampling": options.sampling, "gathered": not options.sharded_logits,
+              "keep_logits": options.logits is not None}
+    session, request = open_session(group, options.model, options.prompts, wanted)
+    if request is None:
+        raise ConfigError("there is nothing to generate from")
+    generation = Generation(session.model, session.weights, request, dtype=np.dtype(options.model.dtype),
+                            arrays=group.arrays)
+    printer = Printer(session, len(request.prompts), out=None if options.as_json or group.rank else sys.stdout,
+                      streaming=not options.show_comm)
+    times = [time.perf_counter()]
+    for step in generation:
+        printer.show(step.tokens)
+        times.append(time.perf_counter())
+    printer.finish()
+    row = result_row(session, generation, times, printer.texts())
+    _write_record(options, session, generation, row)
+    if group.rank == 0:
+        if options.as_json:
+            print(json.dumps(row, ensure_ascii=False))
+        elif not options.show_comm:
+            print(f"\n{summary_line(row)}", file=sys.stderr)
+    return row
+
+
+class Printer:
+    """Text on the screen: of one prompt as it comes; of several, or between lines of `--show-comm`, at the end."""
+
+    def __init__(self, session: Session, prompts: int, out: TextIO | None, streaming: bool = True):
+        self.out, self.tokenizer, self.streaming = out, session.tokenizer, streaming and prompts == 1
+        self.streams = [self.tokenizer.stream() if self.tokenizer else None for _ in range(prompts)]
+        self.pieces: list[list[str]] = [[] for _ in range(prompts)]
+
+    def show(self, tokens: tuple[int | None, ...]) -> None:
+        for row, token in enumerate(tokens):
+            if token is None:
+                continue
+            stream = self.streams[row]
+            self._add(row, f"{token} " if stream is None else stream.feed(token))
+
+    def finish(self) -> None:
+        for row, stream in enumerate(self.streams):
+            if stream is not None:
+                self._add(row, stream.finish())
+        if self.out is None:
+            return
+        if len(self.pieces) > 1:
+            self.out.writelines(f"[{row}] {text}\n" for row, text in enumerate(self.texts()))
+        else:
+            self.out.write("\n" if self.streaming else f"{self.texts()[0]}\n")
+        self.out.flush()
+
+    def texts(self) -> list[str]:
+        return ["".join(pieces) for pieces in self.pieces]
+
+    def _add(self, row: int, text: str) -> None:
+        self.pieces[row].append(text)
+        if self.out is not None and self.streaming and text:
+            self.out.write(text)
+            self.out.flush()
+
+
+def result_row(session: Session, generation: Generation, times: list[float], texts: list[str]) -> dict[str, Any]:
+    """What `--json` prints. Of one prompt the values themselves, of several a list of each."""
+    events = session.group.recorder.events
+    syncs = sum(event.plane == "data" and event.phase != "load" for event in events)
+    decoding = times[-1] - times[1] if len(times) > 2 else None
+    decoded = sum(len(row) for row in generation.tokens) - len(generation.tokens)
+
+    def each(values: list) -> Any:
+        return values[0] if len(values) == 1 else values
+
+    return {
+        "model": session.name, "ranks": session.group.size, "world": session.group.transport.world,
+        "prompt_tokens": each([list(prompt) for prompt in generation.request.prompts]),
+        "tokens": each(generation.tokens), "text": each(texts), "stop": each(list(generation.stops)),
+        "sync_points_per_token": syncs // len(generation.passes),
+        "smallest_gap": each([gap if np.isfinite(gap) else None for gap in generation.gaps]),
+        "seconds_to_first_token": times[1] - times[0] if len(times) > 1 else None,
+        "tokens_per_second": decoded / decoding if decoding and decoded else None,
+        "dtype": str(generation.dtype),
+    }
+
+
+def summary_line(row: dict[str, Any]) -> str:
+    """One line under the text."""
+    several = row["tokens"] and isinstance(row["tokens"][0], list)
+    count = sum(map(len, row["tokens"])) if several else len(row["tokens"])
+    gap = row["smallest_gap"]
+    smallest = min((g for g in (gap if isinstance(gap, list) else [gap]) if g is not None), default=None)
+    speed = "" if row["tokens_per_second"] is None else f", {row['tokens_per_second']:.1f} tokens/s"
+    apart = "" if smallest is None else f", best and second logit at least {smallest:.3g} apart"
+    ranks = f"{row['ranks']} rank{'s' if row['ranks'] > 1 else ''} ({row['world']})"
+    return f"[{row['model']} on {ranks}: {count} tokens, {row['sync_points_per_token']} sync points each{speed}{apart}]"
+
+
+def _write_record(options: GenerateOptions, session: Session, generation: Generation, row: dict[str, Any]) -> None:
+    """The trace and the logits, on rank 0; `--show-comm` ends with the share of waiting."""
+    from minitp.trace.live import ShowComm
+    from minitp.trace.merge import collect, run_info
+    if options.logits is not None and session.group.rank == 0:
+        with open(Path(options.logits).expanduser(), "wb") as file:
+            np.save(file, generation.kept_logits(), allow_pickle=False)
+    if not (options.trace or options.show_comm):
+        return
+    plan = plan_of(options, session, generation)
+    info = run_info(session.group, **plan.to_run(), name=session.name, prompts=row["prompt_tokens"],
+                    tokens=row["tokens"], pieces=_pieces(session, generation), text=row["text"])
+    trace = collect(session.group, session.group.recorder, info)
+    if trace is None:
+        return
+    if options.trace:
+        trace.write(Path(options.trace).expanduser())
+    if isinstance(session.group.recorder.listener, ShowComm):
+        session.group.recorder.listener.finish(trace)
+
+
+def plan_of(options: GenerateOptions, session: Session, generation: Generation) -> GenerationPlan:
+    """What the closed form needs to foretell this run's collectives."""
+    request: Request = generation.request
+    return GenerationPlan(session.placement, options.model.load, str(generation.dtype), len(request.prompts),
+                          generation.passes, max(map(len, generation.tokens)), request.gathered, request.keep_logits,
+                          request.sampling.candidates(session.placement.vocab))
+
+
+def _pieces(session: Session, generation: Generation) -> list[list[str]]:
+    """Each new token as a word of its own, for pictures."""
+    tokenizer = session.tokenizer
+    if tokenizer is None:
+        return []
+    return [[tokenizer.token_bytes(token).decode(errors="replace") for token in row] for row in generation.tokens]

@@ -1,0 +1,79 @@
+"""Prompts: from arguments, files, standard input or token ids, as ids. Read by rank 0 alone."""
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minitp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from minitp.tokenizer import ByteTokenizer
+
+LARGEST = 64 * 2**20                # bytes of a prompt file: more than any context holds
+
+
+@dataclass(frozen=True)
+class PromptSource:
+    """What the user gave; "-" among the texts or files is standard input."""
+    texts: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()    # "1,5,9"
+    chat: bool = False
+    ignore_end: bool = False
+
+
+def read_prompts(source: PromptSource, tokenizer: "ByteTokenizer | None") -> dict[str, Any]:
+    """{"ids": one list per prompt, "end": the ids that end a text}. ConfigError says what is missing."""
+    ids = [parse_ids(text) for text in source.tokens]
+    texts = [*source.texts, *(_read_file(name) for name in source.files)]
+    if not ids and not texts:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise ConfigError('there is no prompt: minitp generate "The capital of France is", or --file, --tokens, '
+                              "or text on standard input")
+        texts = ["-"]
+    texts = [_read_stdin() if text == "-" else text for text in texts]
+    if texts and tokenizer is None:
+        raise ConfigError("this checkpoint brings no tokenizer.json, so text can't become tokens: give token ids, "
+                          "--tokens 1,5,9")
+    if source.chat and not texts:
+        raise ConfigError("--chat wraps a text in the model's chat template; with --tokens there is no text")
+    ids += [_encode(text, source.chat, tokenizer) for text in texts]
+    return {"ids": ids, "end": [] if source.ignore_end or tokenizer is None else list(tokenizer.end_tokens)}
+
+
+def parse_ids(text: str) -> list[int]:
+    """"1,5,9" → [1, 5, 9]."""
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ConfigError(f"--tokens takes whole numbers with commas between, such as 1,5,9; not {text!r:.80}"
+                          ) from None
+
+
+def _encode(text: str, chat: bool, tokenizer: Any) -> list[int]:
+    if chat:
+        return tokenizer.encode(tokenizer.chat([{"role": "user", "content": text}]), special=True)
+    return tokenizer.prompt(text)
+
+
+def _read_file(name: str) -> str:
+    if name == "-":
+        return "-"
+    path = Path(name).expanduser()
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ConfigError(f"{name} has {path.stat().st_size} bytes; a prompt may have {LARGEST}")
+        return path.read_text(encoding="utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise ConfigError(f"{name} can't be read: {error.strerror}") from None
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read(LARGEST).decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"standard input is not UTF-8 text (byte {error.start})") from None
+
+

@@ -1,0 +1,133 @@
+"""A model ready to run on this rank: found, checked, cut, loaded. Shared by the verbs that compute."""
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from minitp.comm import Communicator
+from minitp.commands.progress import bytes_bar, no_bar
+from minitp.commands.prompts import PromptSource, read_prompts
+from minitp.config import TINY, ModelConfig
+from minitp.errors import ConfigError
+from minitp.generate import Request
+from minitp.model import Transformer
+from minitp.models import Bundled, resolve
+from minitp.placement import Placement
+from minitp.weights import RandomSource, Source, Weights, load_weights
+
+if TYPE_CHECKING:
+    from minitp.tokenizer import ByteTokenizer
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model, how it is cut, and how its weights reach the ranks."""
+    model: str = "smollm2-135m"
+    embedding: Literal["vocab", "hidden"] = "vocab"
+    cut: Literal["even", "balanced"] = "even"
+    load: Literal["slice", "scatter"] = "slice"
+    dtype: str = "float32"
+    parallel_block: bool = False
+
+    def __post_init__(self):
+        if self.dtype not in ("float32", "float64"):
+            raise ConfigError(f"--dtype is float32 or float64, not {self.dtype!r}")
+
+
+@dataclass
+class Session:
+    """One rank's model. `tokenizer` is on rank 0 only: the others need ids, not text."""
+    group: Communicator
+    config: ModelConfig
+    placement: Placement
+    model: Transformer
+    weights: Weights
+    name: str
+    tokenizer: "ByteTokenizer | None" = None
+
+
+def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource | None = None,
+               ) -> "tuple[dict[str, Any], Source | None, ByteTokenizer | None]":
+    """Rank 0 resolves the model, opens it and reads the prompts; all ranks learn what they need, or the same error.
+
+    Returns (what was found, the source of this rank's weights, rank 0's tokenizer). With `--load scatter` only rank 0
+    ever touches a file.
+    """
+    held: dict[str, Any] = {}
+
+    def look() -> dict[str, Any]:
+        where = resolve(options.model, console=_console())
+        source, tokenizer = _open(where)
+        config = source.config
+        if options.parallel_block:
+            config = _side_by_side(config, where)
+            source = RandomSource(config)
+        held.update(source=source, tokenizer=tokenizer)
+        return {"path": None if isinstance(where, Bundled) else str(where), "name": _name(options),
+                "config": config.to_dict(), "prompts": None if prompts is None else read_prompts(prompts, tokenizer)}
+
+    found = group.on_root(look, site="model", reason="tell every rank which model and which prompts")
+    if group.rank == 0 or options.load == "scatter":
+        return found, held.get("source"), held.get("tokenizer")
+    config = ModelConfig.from_dict(found["config"])
+    return found, RandomSource(config) if found["path"] is None else _open(Path(found["path"]))[0], None
+
+
+def open_session(group: Communicator, options: ModelOptions, prompts: PromptSource | None = None,
+                 request: dict[str, Any] | None = None) -> tuple[Session, Request | None]:
+    """The model on this rank; with `request`, also what to generate, refused before any weight is read."""
+    found, source, tokenizer = find_model(group, options, prompts)
+    config = ModelConfig.from_dict(found["config"])
+    placement = Placement(config, group.size, options.embedding, options.cut)
+    wanted = None
+    if request is not None:
+        wanted = Request(prompts=_ids(found["prompts"]["ids"]), end_tokens=tuple(found["prompts"]["end"]), **request)
+        wanted.check(config.vocab, config.positions)
+    model = Transformer(config, placement, group)
+    with bytes_bar(f"loading {found['name']}") if group.rank == 0 else no_bar() as progress:
+        weights = load_weights(source, placement, group, mode=options.load, dtype=np.dtype(options.dtype),
+                               progress=progress)
+    return Session(group, config, placement, model, weights, found["name"], tokenizer), wanted
+
+
+def _name(options: ModelOptions) -> str:
+    """What to call the model: its catalog name, or the last part of its path or Hub id."""
+    name = Path(options.model).name
+    return f"{name}, parallel block" if options.parallel_block else name
+
+
+def _ids(prompts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(prompt) for prompt in prompts)
+
+
+def _open(where: "Path | Bundled") -> "tuple[Source, ByteTokenizer | None]":
+    """The weights and, where the checkpoint brings one, the tokenizer."""
+    from minitp.tokenizer import ByteTokenizer, Tokenizer
+    if isinstance(where, Bundled):
+        return RandomSource(TINY), ByteTokenizer()
+    from minitp.checkpoint import open_checkpoint
+    from minitp.checkpoint.cache import cached
+    if where.suffix == ".gguf":
+        with bytes_bar(f"dequantizing {where.name}, once") as progress:
+            checkpoint = cached(where, progress=progress)
+    else:
+        checkpoint = open_checkpoint(where)
+    source = checkpoint.tokenizer_source
+    if source is None:
+        return checkpoint, None
+    return checkpoint, (Tokenizer.from_folder(source.path) if source.metadata is None
+                        else Tokenizer.from_gguf(source.metadata))
+
+
+def _side_by_side(config: ModelConfig, where: "Path | Bundled") -> ModelConfig:
+    if not isinstance(where, Bundled):
+        raise ConfigError("--parallel-block rewires the model, and trained weights were trained for their own wiring: "
+                          "use it with the random model, --model tiny")
+    return replace(config, parallel_block=True)
+
+
+def _console():
+    from rich.console import Console
+    return Console(stderr=True)

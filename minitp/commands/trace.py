@@ -1,0 +1,48 @@
+"""`minitp trace show|export|check`."""
+import json
+import sys
+from pathlib import Path
+
+
+def show(file: Path, by: str | None, rank: int | None, as_json: bool) -> None:
+    """The summary as tables, or its numbers as JSON."""
+    from minitp.trace.file import Trace
+    trace = Trace.read(file)
+    if as_json:
+        from minitp.trace.summary import BY, as_plain
+        from minitp.trace.timeline import Timeline
+        print(json.dumps(as_plain(Timeline.of(trace), BY if by is None else (by,), rank)))
+    else:
+        from minitp.trace.show import show as print_tables
+        print_tables(trace, by=by, rank=rank)
+
+
+def export(file: Path, kind: str, output: Path | None) -> None:
+    """Chrome/Perfetto JSON or CSV, to a file or standard output."""
+    from minitp.trace.export import chrome, csv
+    from minitp.trace.file import Trace
+    trace = Trace.read(file)
+    if kind == "csv":
+        csv(trace, sys.stdout if output is None else output)
+    elif output is None:
+        json.dump(chrome(trace), sys.stdout)
+    else:
+        output.write_text(json.dumps(chrome(trace)), encoding="utf-8")
+
+
+def check(file: Path) -> int:
+    """0 where every recorded collective is as the closed form says, 1 with the differences printed otherwise."""
+    from minitp.trace.check import compare
+    from minitp.trace.file import Trace
+    from minitp.trace.predict import GenerationPlan, predict
+    trace = Trace.read(file)
+    plan = GenerationPlan.from_run(trace.run)
+    expected = predict(plan)
+    differences = compare(trace, expected)
+    if differences:
+        print(f"{file.name} differs from the closed form:\n" + "\n".join(f"  {line}" for line in differences))
+        return 1
+    payload = sum(event.payload for event in expected)
+    print(f"{file.name}: all {len(expected):,} collectives on each of {plan.placement.ranks} ranks are as the closed "
+          f"form says, in order, shape, type and payload ({payload:,} bytes).")
+    return 0

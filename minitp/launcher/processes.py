@@ -1,0 +1,210 @@
+"""Inside an MPI process: open the world, fail together, keep the deadlines.
+
+Python's own behavior under MPI is to hang: a rank that raises leaves the others waiting in their collective, and
+Ctrl-C reaches only ranks that run Python code at that moment. Opening the job mends both. Nothing happens on import.
+"""
+import atexit
+import faulthandler
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from minitp.environment import settle_blas_threads
+from minitp.launcher.hotline import ANSWER, ASK, FAILED, Hotline
+from minitp.launcher.marks import write_mark
+from minitp.launcher.telling import OUT_OF_TIME, USER_ERROR, Failure, failed_at, position, positions
+from minitp.launcher.world import Options, as_rank, wrong_number
+
+if TYPE_CHECKING:
+    from minitp.comm.communicator import Communicator
+
+_PATIENCE = {True: 1.0, False: 0.3}     # seconds to wait for the others' account, by whether the error is a known one
+_LOOK = 0.25                            # seconds between two looks of the watchdog
+_START = 120.0                          # seconds that all ranks may take to start
+_job: "Job | None" = None
+
+
+def current_job() -> "Job | None":
+    return _job
+
+
+def open_job() -> "Job":
+    """This process's part in the MPI job; the first call is collective and opens the world.
+
+    Raises LaunchError where mpi4py is missing, or the launcher belongs to another MPI.
+    """
+    global _job
+    if _job is None:
+        settle_blas_threads()
+        _mend_python()                              # first: the world may refuse to open
+        from minitp.comm.mpi import open_mpi_world
+        # A rank that ended before this line leaves the others in MPI's start, with Python locked: only C can end that.
+        faulthandler.dump_traceback_later(_START, exit=True, file=2)
+        _job = Job(open_mpi_world())
+        faulthandler.cancel_dump_traceback_later()
+    return _job
+
+
+def _mend_python() -> None:
+    """Let Ctrl-C and errors end this process at once, and lines be written whole."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)              # Python's handler would wait for the collective's end
+    sys.excepthook = lambda _kind, error, _trace: _fail_for_good(error)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)               # a rank's line is written as one piece, and at once
+
+
+def _fail_for_good(error: BaseException) -> NoReturn:
+    from minitp.launcher.failures import fail
+    try:
+        fail(error)
+    except SystemExit as end:                       # no job was opened; an excepthook can't set the exit code
+        sys.stdout.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
+
+
+class Job:
+    """One process among the ranks of an MPI job."""
+
+    def __init__(self, world: Any):
+        self.rank, self.size = world.rank, world.size
+        self.data = world.Dup()                     # the ranks' collectives, apart from what a script does with WORLD
+        self.hotline = Hotline(world, self.where)
+        self.doing: str | None = None               # in words, where no communicator can tell
+        self.groups: list[Communicator] = []
+        self.deadline, self.end, self.seconds = float("inf"), float("inf"), 0.0
+        self._ending = threading.Lock()             # taken once, by whoever ends the job
+        self._closed = threading.Event()
+        self._watchdog = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        write_mark(f"pid {self.rank} {os.getpid()}")
+        self._watchdog.start()
+        atexit.register(self._close)                # before MPI is finalized: no call may come after
+
+    # --- who is where --------------------------------------------------------------------------------------------
+
+    def where(self) -> str:
+        waiting = next((group for group in self.groups if group.pending is not None), None)
+        if waiting is None and self.doing is not None:
+            return self.doing
+        return position(waiting if waiting is not None else self.groups[0] if self.groups else None)
+
+    @contextmanager
+    def limit(self, run_deadline: float | None) -> Iterator[None]:
+        """What happens inside may take this many seconds; None adds no limit to one that holds already."""
+        before = self.seconds, self.end
+        if run_deadline is not None:
+            self.seconds, self.end = run_deadline, time.monotonic() + run_deadline
+        try:
+            yield
+        finally:
+            self.seconds, self.end = before
+
+    # --- the watchdog --------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK):
+            self.hotline.listen()
+            if overdue := self._overdue():
+                self._out_of_time(*overdue)
+
+    def _overdue(self) -> tuple[int, str] | None:
+        if time.monotonic() > self.end:
+            return OUT_OF_TIME, f"the run has taken longer than its {self.seconds:g} s"
+        for group in self.groups:
+            pending = group.pending
+            if pending is not None and time.perf_counter_ns() - pending[1] > self.deadline * 1e9:
+                return USER_ERROR, f"not every rank came within {self.deadline:g} s to {pending[0]}"
+        return None
+
+    def _out_of_time(self, code: int, headline: str) -> None:
+        """Ask the others where they are, tell it once (the lowest rank that asks), end the job."""
+        if not self._ending.acquire(blocking=False):
+            return                                  # the main thread is already telling what it failed of
+        mine = self.where()
+        self.hotline.tell(ASK, headline)
+        where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
+        if all(rank > self.rank for rank in self.hotline.heard[ASK]):
+            silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
+            _write(f"minitp: error: {headline}\n" + positions(silent | where | {self.rank: mine}), code)
+            self.abort(code)
+        time.sleep(2)
+        self.abort(code)
+
+    # --- ends ----------------------------------------------------------------------------------------------------
+
+    def fail(self, failure: Failure) -> NoReturn:
+        """Tell it once over all ranks that failed of the same, and end the job on all ranks."""
+        if not self._ending.acquire(blocking=False):
+            time.sleep(5)                           # the watchdog ends the job
+        self.hotline.tell(FAILED, failure.key)
+        others = self.hotline.wait_for_all(FAILED, _PATIENCE[failure.known])
+        failed = others | {self.rank: failure.key}
+        same = sorted(rank for rank, key in failed.items() if key == failure.key)
+        code = max(int(key.split()[0]) for key in failed.values())
+        if self.rank == same[0]:
+            _write(failure.said_by(same, self.size), code)
+        time.sleep(0.1 if self.rank == min(failed) else 1.0)      # let the others, if they differ, speak too
+        self.abort(code)
+
+    def abort(self, code: int) -> NoReturn:
+        """End every rank of the job now. The cause has been told: what MPI would add to it goes nowhere."""
+        from mpi4py import MPI
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        main = threading.current_thread() is threading.main_thread()
+        if main or MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+            MPI.COMM_WORLD.Abort(code)
+        os._exit(code)                              # the launcher ends the others when one rank leaves like this
+
+    def _close(self) -> None:
+        self._closed.set()
+        if threading.current_thread() is not self._watchdog:
+            self._watchdog.join(1.0)
+
+
+def _write(text: str, code: int) -> None:
+    """Onto stderr in one piece, past all buffers, and tell minitp's launcher that the cause is known, and the code."""
+    if threading.current_thread() is threading.main_thread():
+        sys.stdout.flush()
+        sys.stderr.flush()
+    write_mark("speaks")
+    if text:
+        os.write(2, (text + "\n").encode(errors="replace"))
+    write_mark(f"told {code}")
+
+
+def run_in_mpi(fn: "Callable[[Communicator], Any]", ranks: int | None, options: Options) -> list[Any]:
+    """fn(communicator) on this process's rank; [its result], once every rank has returned."""
+    job = open_job()
+    if ranks is not None and ranks != job.size:
+        raise wrong_number(ranks, job.size)
+    from minitp.comm.mpi import MPITransport
+    group = options.communicator(MPITransport(job.data), _local_rank(job) if options.arrays != "numpy" else 0)
+    job.groups, job.deadline, job.doing = [group], options.deadline, None
+    try:
+        with as_rank(job.rank), job.limit(options.run_deadline):
+            result = fn(group)
+            job.doing = "has returned"
+            job.data.Barrier()                      # a rank that waits for one that has returned can still be told so
+    except BaseException as error:
+        if place := failed_at(error, group):
+            error.add_note(place)
+        if isinstance(error, SystemExit) and error.code:
+            from minitp.launcher.failures import fail
+            fail(error)                             # sys.exit on one rank must not leave the others waiting
+        raise
+    job.doing = "past its launch"
+    return [result]
+
+
+def _local_rank(job: Job) -> int:
+    """This rank's number on its machine: which GPU is its."""
+    from mpi4py import MPI
+    return job.data.Split_type(MPI.COMM_TYPE_SHARED).rank

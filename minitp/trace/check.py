@@ -1,0 +1,121 @@
+"""Predicted = recorded: does a run hold exactly the events that a closed form says, in order, on every rank?
+
+Control messages are left out: they are the program's own, not the model's.
+"""
+from collections.abc import Iterable, Mapping, Sequence
+
+from minitp.trace.file import Trace
+from minitp.trace.schema import Event, Expected
+from minitp.trace.wording import dimensions, plain
+
+SHOWN = 20                         # differences in full; the rest is counted
+_AHEAD = 200                       # how far to look for the next event that fits, after one that doesn't
+
+
+Events = Iterable[Event | Expected]
+
+
+def compare(trace: Trace, predicted: Events | Mapping[int, Events]) -> list[str]:
+    """The differences in sentences, none if the trace is what was predicted; at most SHOWN and a count.
+
+    `predicted` holds the events of a rank in order: the same for every rank, or, as a mapping, rank → its own.
+    Compared are the fields of `Expected`. Where all ranks should be the same, the first is held against the prediction
+    and the others against the first, so that a mistake common to all is said once.
+    """
+    recorded = recorded_by_rank(trace)
+    found: list[str] = []
+    if isinstance(predicted, Mapping):
+        for rank in sorted(set(recorded) | set(predicted)):
+            found += _differences(f"rank {rank}", recorded.get(rank, []), "predicted", _wanted(predicted.get(rank, ())))
+    else:
+        first = min(recorded, default=0)
+        found += _differences(f"rank {first}", recorded.get(first, []), "predicted", _wanted(predicted))
+        found += _between_ranks(recorded)
+    return _at_most(found)
+
+
+def same_on_all_ranks(trace: Trace) -> list[str]:
+    """Where a rank recorded something else than the first; right for one group, not for a pipeline's stages."""
+    return _at_most(_between_ranks(recorded_by_rank(trace)))
+
+
+def recorded_by_rank(trace: Trace) -> dict[int, list[Expected]]:
+    """Each rank's events but for control messages, in order, as a prediction would have them."""
+    by_rank: dict[int, list[Expected]] = {rank: [] for rank in range(trace.run["ranks"])}
+    for event in trace:
+        if event.plane != "control":
+            by_rank[event.rank].append(_expected(event))
+    return by_rank
+
+
+def _expected(event: Event | Expected) -> Expected:
+    return Expected._make(getattr(event, name) for name in Expected._fields)._replace(shape=tuple(event.shape))
+
+
+def _wanted(events: Iterable[Event | Expected]) -> list[Expected]:
+    return [_expected(event) for event in events if event.plane != "control"]
+
+
+def _between_ranks(recorded: Mapping[int, Sequence[Expected]]) -> list[str]:
+    first, *others = sorted(recorded) or [0]
+    found: list[str] = []
+    for rank in others:
+        found += _differences(f"rank {rank}", recorded[rank], f"on rank {first}", recorded[first])
+    return found
+
+
+def _differences(who: str, have: Sequence[Expected], source: str, want: Sequence[Expected]) -> list[str]:
+    """Both in step; where the places differ, look a little ahead for what is missing or too much."""
+    found: list[str] = []
+    i = j = 0
+    while i < len(have) and j < len(want):
+        if _place(have[i]) == _place(want[j]):
+            if have[i] != want[j]:
+                found.append(f"{who}, event {i}, {_named(have[i])}: {_fields_that_differ(have[i], want[j], source)}")
+            i, j = i + 1, j + 1
+            continue
+        extra, missing = _next_fit(have, i, want, j)
+        if (extra, missing) == (1, 1):
+            found.append(f"{who}, event {i}, is {_named(have[i])}; {source}: {_named(want[j])}")
+        else:
+            found += _one_sided(who, have[i:i + extra], i, want[j:j + missing], source)
+        i, j = i + extra, j + missing
+    return found + _one_sided(who, have[i:], i, want[j:], source)
+
+
+def _one_sided(who: str, extra: Sequence[Expected], at: int, missing: Sequence[Expected], source: str) -> list[str]:
+    return ([f"{who}, event {at + n}, {_named(event)}, is not {source}" for n, event in enumerate(extra)]
+            + [f"{who} lacks {_named(event)} before event {at + len(extra)}; it is {source}" for event in missing])
+
+
+def _place(event: Expected) -> tuple:
+    return event.op, event.site, event.plane, event.phase, event.step
+
+
+def _next_fit(have: Sequence[Expected], i: int, want: Sequence[Expected], j: int) -> tuple[int, int]:
+    """(too many, missing): the fewest events to skip on each side until both go on alike; (1, 1): one for another."""
+    if i + 1 < len(have) and j + 1 < len(want) and _place(have[i + 1]) == _place(want[j + 1]):
+        return 1, 1
+    left = {_place(event): n for n, event in reversed(list(enumerate(have[i:i + _AHEAD])))}
+    fits = [(left[_place(event)], n) for n, event in enumerate(want[j:j + _AHEAD]) if _place(event) in left]
+    return min(fits, key=sum, default=(1, 1))
+
+
+def _fields_that_differ(have: Expected, want: Expected, source: str) -> str:
+    return "; ".join(f"{name} is {_value(a)}, {source} {_value(b)}"
+                     for name, a, b in zip(Expected._fields, have, want, strict=True) if a != b)
+
+
+def _value(value: object) -> str:
+    return dimensions(value) if isinstance(value, tuple) else plain(value, 60)
+
+
+def _named(event: Expected) -> str:
+    step = "" if event.step is None else f" {event.step}"
+    when = f"{plain(event.phase, 20) or 'no phase'}{step}, {plain(event.plane, 20)}"
+    return f"{plain(event.op, 20)} at {plain(event.site, 60)} ({when})"
+
+
+def _at_most(found: list[str]) -> list[str]:
+    more = len(found) - SHOWN
+    return found if more <= 0 else [*found[:SHOWN], f"and {more:,} more"]

@@ -1,0 +1,283 @@
+"""A trace in memory and as a file: written whole or not at all, read as if a stranger had sent it.
+
+The format is described in `minitp.trace.schema`.
+"""
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitp.errors import FileFormatError
+from minitp.trace.columns import (
+    LARGEST,
+    Table,
+    encode,
+    from_lists,
+    is_shape,
+    renumber,
+    row_columns,
+    shapes_of,
+    strings_of,
+    to_lists,
+)
+from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Mark
+
+MAX_BYTES = 128 * 2**20            # of JSON text, after gunzip: about a million events
+MAX_DEPTH = 32                     # of lists and objects inside `run` and `clock`
+MAX_RANKS = 1 << 20
+
+
+class Trace:
+    """What one run recorded, on all ranks.
+
+    run, clock      the header: plain data
+    strings, shapes what the columns of words, and `shape`, give by number
+    events, marks   {column: NumPy array}, the fields of `Event` and `Mark`; -1 stands for None
+    values          [{event, before, after}]
+    """
+
+    def __init__(self, run: dict[str, Any], clock: dict[str, Any], strings: list[str], shapes: list[tuple[int, ...]],
+                 events: Table, marks: Table, values: list[dict[str, Any]] | None = None):
+        self.run, self.clock, self.strings, self.shapes = run, clock, strings, shapes
+        self.events, self.marks, self.values = events, marks, values or []
+
+    @classmethod
+    def of(cls, events: Iterable[Event], marks: Iterable[Mark] = (), *, run: dict[str, Any] | None = None,
+           clock: dict[str, Any] | None = None, values: list[dict[str, Any]] | None = None) -> "Trace":
+        """A trace of these events and marks; `run["ranks"]` is counted where it isn't given."""
+        strings: dict[str, int] = {}
+        shapes: dict[tuple[int, ...], int] = {}
+        event_table = encode(events, Event._fields, strings, shapes)
+        mark_table = encode(marks, Mark._fields, strings, shapes)
+        ranks = 1 + max(int(table["rank"].max(initial=0)) for table in (event_table, mark_table))
+        return cls({"ranks": ranks} | (run or {}), clock or {}, list(strings), list(shapes), event_table, mark_table,
+                   values)
+
+    @classmethod
+    def join(cls, traces: Sequence["Trace"], run: dict[str, Any], clock: dict[str, Any]) -> "Trace":
+        """The traces of several ranks as one, in the order given; their times must be on one clock already."""
+        strings: dict[str, int] = {}
+        shapes: dict[tuple[int, ...], int] = {}
+        tables: list[tuple[Table, Table]] = []
+        values, start = [], 0
+        for trace in traces:
+            words = {i: strings.setdefault(word, len(strings)) for i, word in enumerate(trace.strings)}
+            sizes = {i: shapes.setdefault(shape, len(shapes)) for i, shape in enumerate(trace.shapes)}
+            tables.append((renumber(trace.events, words, sizes), renumber(trace.marks, words, sizes)))
+            values += [value | {"event": value["event"] + start} for value in trace.values]
+            start += len(trace)
+        events, marks = ({name: np.concatenate([pair[i][name] for pair in tables]) for name in fields}
+                         for i, fields in enumerate((Event._fields, Mark._fields)))
+        return cls(run, clock, list(strings), list(shapes), events, marks, values)
+
+    # --- reading it ---------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.events["rank"])
+
+    def __iter__(self) -> Iterator[Event]:
+        return map(Event._make, zip(*row_columns(self.events, self.strings, self.shapes), strict=True))
+
+    def event(self, number: int) -> Event:
+        """One event; `list(trace)` is quicker for all of them."""
+        one = {name: column[number:number + 1] for name, column in self.events.items()}
+        return Event._make(column[0] for column in row_columns(one, self.strings, self.shapes))
+
+    def mark_rows(self) -> list[Mark]:
+        return list(map(Mark._make, zip(*row_columns(self.marks, self.strings, self.shapes), strict=True)))
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that recorded anything."""
+        return np.union1d(self.events["rank"], self.marks["rank"]).tolist()
+
+    def words(self, column: str, table: str = "events") -> np.ndarray:
+        """A column of words, as words (an array of objects)."""
+        return np.array([*self.strings, ""], object)[getattr(self, table)[column]]
+
+    def where(self, **wanted: Any) -> np.ndarray:
+        """Which events have these values, as booleans: trace.where(rank=0, plane="data", step=3)."""
+        chosen = np.ones(len(self), bool)
+        for name, value in wanted.items():
+            if name in WORDS:
+                value = self.strings.index(value) if value in self.strings else -2
+            elif name == "shape":
+                value = self.shapes.index(value) if value in self.shapes else -2
+            chosen &= self.events[name] == (-1 if value is None else value)
+        return chosen
+
+    # --- as a file ----------------------------------------------------------------------------------------------
+
+    def to_plain(self) -> dict[str, Any]:
+        """What the file holds, as plain data."""
+        plain = {"format": FORMAT, "version": VERSION, "run": self.run, "clock": self.clock, "strings": self.strings,
+                 "shapes": [list(shape) for shape in self.shapes], "events": to_lists(self.events),
+                 "marks": to_lists(self.marks)}
+        return plain | ({"values": self.values} if self.values else {})
+
+    def write(self, path: str | os.PathLike) -> None:
+        """Write the file, gzipped where its name ends in .gz; under another name until it is complete."""
+        path = Path(path)
+        data = _text(self.to_plain()).encode()
+        if path.suffix == ".gz":
+            data = gzip.compress(data, 6, mtime=0)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+        try:
+            unfinished.write_bytes(data)
+            os.replace(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike) -> "Trace":
+        """A trace file, checked in full; FileFormatError where it breaks a rule of the format."""
+        try:
+            return cls.from_plain(_parse(_load(Path(path))))
+        except FileFormatError as error:
+            raise FileFormatError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> "Trace":
+        """The inverse of `to_plain`, for data from anywhere."""
+        _check_header(plain)
+        strings, shapes = strings_of(plain["strings"]), shapes_of(plain["shapes"])
+        events = from_lists(plain["events"], "events", Event._fields, len(strings), len(shapes))
+        marks = from_lists(plain["marks"], "marks", Mark._fields, len(strings), len(shapes))
+        for name, table in (("events", events), ("marks", marks)):
+            _check_rows(name, table, plain["run"]["ranks"])
+        values = _checked_values(plain.get("values", []), len(events["rank"]))
+        return cls(plain["run"], plain["clock"], strings, shapes, events, marks, values)
+
+
+def _text(plain: dict[str, Any]) -> str:
+    """JSON with a line for each key, column and value: `less` and `diff` can read it."""
+    def compact(data: Any) -> str:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+
+    def one(key: str, data: Any) -> str:
+        if key in ("events", "marks"):
+            return "{\n" + ",\n".join(f"  {compact(k)}: {compact(v)}" for k, v in data.items()) + "\n}"
+        if key == "values":
+            return "[\n" + ",\n".join("  " + compact(v) for v in data) + "\n]"
+        return compact(data)
+
+    return "{\n" + ",\n".join(f"{compact(key)}: {one(key, data)}" for key, data in plain.items()) + "\n}\n"
+
+
+def _load(path: Path) -> bytes:
+    """The JSON text of the file, of at most MAX_BYTES."""
+    try:
+        if not path.is_file():
+            raise FileFormatError("there is no such file" if not path.exists() else "this is not a file")
+        with path.open("rb") as plain:
+            zipped = plain.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            text = stream.read(MAX_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileFormatError(f"it can't be read: {error}") from error
+    if len(text) > MAX_BYTES:
+        raise FileFormatError(f"it holds more than {MAX_BYTES // 2**20} MiB of text: more than minitp reads into "
+                              "memory. Record fewer steps, or without values")
+    return text
+
+
+def _parse(text: bytes) -> Any:
+    def refuse(word: str) -> None:
+        raise FileFormatError(f"it holds the number {word[:40]}: numbers must be finite")
+
+    def finite(digits: str) -> float:
+        number = float(digits)
+        if not isfinite(number):
+            refuse(digits)
+        return number
+
+    try:
+        return json.loads(text, parse_constant=refuse, parse_float=finite)
+    except RecursionError as error:
+        raise FileFormatError(f"its lists lie more than {MAX_DEPTH} deep in one another") from error
+    except FileFormatError:
+        raise
+    except ValueError as error:                          # also an integer of too many digits, or no UTF-8
+        raise FileFormatError(f"this is not JSON: {str(error)[:200]}. A trace is one JSON object; was the file cut "
+                              "off, or is it something else?") from error
+
+
+def _check_header(plain: Any) -> None:
+    """That this is a trace of a version we can read, with all its parts."""
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise FileFormatError(f'this is JSON but no trace: a trace says "format": "{FORMAT}"')
+    version = plain.get("version")
+    if type(version) is not int or version != VERSION:
+        newer = type(version) is int and version > VERSION
+        raise FileFormatError(f"version {str(version)[:40]!r} of the trace format is not known; this minitp reads "
+                              f"version {VERSION}" + (": update minitp" if newer else ""))
+    missing = [key for key in ("run", "clock", "strings", "shapes", "events", "marks") if key not in plain]
+    if missing:
+        raise FileFormatError(f"it lacks {', '.join(f'`{key}`' for key in missing)}")
+    for key in ("run", "clock"):
+        if not isinstance(plain[key], dict):
+            raise FileFormatError(f"`{key}` must be an object")
+        if not _shallow(plain[key]):
+            raise FileFormatError(f"the lists and objects in `{key}` lie more than {MAX_DEPTH} deep in one another")
+    ranks = plain["run"].get("ranks")
+    if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
+        raise FileFormatError(f"`run.ranks` must be a whole number from 1 to {MAX_RANKS:,}, not {str(ranks)[:40]!r}")
+    for key in ("offset_ns", "error_ns"):
+        numbers = plain["clock"].get(key, [0] * ranks)
+        if not isinstance(numbers, list) or len(numbers) != ranks or not all(
+                type(n) is int and abs(n) <= LARGEST for n in numbers):
+            raise FileFormatError(f"`clock.{key}` must be a list of {ranks} whole numbers, one for each rank")
+
+
+def _shallow(data: Any) -> bool:
+    level = [data]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for outer in level if isinstance(outer, (dict, list))
+                 for inner in (outer.values() if isinstance(outer, dict) else outer)]
+        if not level:
+            return True
+    return False
+
+
+def _check_rows(name: str, table: Table, ranks: int) -> None:
+    """What the columns must satisfy together."""
+    for wrong, rule in ((table["rank"] >= ranks, f"its rank must be below run.ranks = {ranks}"),
+                        (table["leave"] < table["enter"], "it leaves before it enters")):
+        if wrong.any():
+            raise FileFormatError(f"`{name}`, entry {int(np.argmax(wrong))}: {rule}")
+
+
+def _checked_values(values: Any, events: int) -> list[dict[str, Any]]:
+    if not isinstance(values, list):
+        raise FileFormatError("`values` must be a list")
+    for number, value in enumerate(values):
+        if not (isinstance(value, dict) and type(value.get("event")) is int and 0 <= value["event"] < events
+                and all(_is_kept(value.get(key)) for key in ("before", "after"))):
+            raise FileFormatError(f"`values`, entry {number}: it must be {{event, before, after}}, the number of an "
+                                  "event and two arrays: {shape, data} or {shape, block, maxima} or null")
+    return values
+
+
+def _is_kept(array: Any) -> bool:
+    """Whether this is what `minitp.trace.values.keep` makes of an array."""
+    if array is None:
+        return True
+    if not isinstance(array, dict) or not is_shape(array.get("shape")):
+        return False
+    size = prod(array["shape"])
+    if "data" in array:
+        return _are_numbers(array["data"], size)
+    block, last = array.get("block"), array["shape"][-1] if array["shape"] else 1
+    return (type(block) is int and block >= 1 and last >= 1
+            and _are_numbers(array.get("maxima"), size // last * -(-last // block)))
+
+
+def _are_numbers(data: Any, size: int) -> bool:
+    return (isinstance(data, list) and len(data) == size and set(map(type, data)) <= {int, float, type(None)}
+            and all(abs(n) <= 2**64 for n in data if type(n) is int))

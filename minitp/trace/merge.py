@@ -1,0 +1,141 @@
+"""From one recording per rank to one trace: clocks compared, rows gathered, times put on one clock.
+
+    align_clocks(comm)                                    # when the run starts, on every rank
+    info = run_info(comm, model=config.to_dict(), …)
+    …                                                     # the run
+    trace = collect(comm, comm.recorder, info)            # when it has ended, on every rank: the Trace on rank 0
+
+Threads share a clock. So do the processes of one machine, but whether ranks share a machine is measured, not assumed.
+"""
+import json
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitp.errors import CollectiveError
+from minitp.placement import Cut
+from minitp.trace.file import Trace
+from minitp.trace.info import complete_info, local_facts, run_info
+from minitp.trace.recorder import Clock, Recorder
+from minitp.trace.values import as_plain
+
+if TYPE_CHECKING:
+    from minitp.comm.communicator import Communicator
+
+__all__ = ["align_clocks", "collect", "run_info"]
+
+ROUND_TRIPS = 12                   # per rank; the quickest counts, so a few that the scheduler stretches do no harm
+_SITE = "trace.clock"
+
+
+def align_clocks(comm: "Communicator") -> Clock:
+    """Measure how far each rank's clock is ahead of rank 0's; every rank keeps the answer in its recorder.
+
+    Rank 0 sends to rank r, which answers with its time. That time lies between sending and receiving; taken as the
+    middle of the quickest round trip, it is wrong by at most half of it. A difference no larger than that error is
+    taken as none: one machine has one clock, and correcting by noise would only blur it.
+    """
+    if comm.size == 1 or comm.transport.world == "threads":
+        clock = Clock((0,) * comm.size, (0,) * comm.size)
+    else:
+        with comm.recorder.mark("clock"):
+            measured = [_compare_clock(comm, rank) for rank in range(1, comm.size)]
+            agreed = comm.share(measured, site=_SITE, reason="tell every rank how far the clocks differ")
+        clock = Clock((0, *(offset for offset, _ in agreed)), (0, *(error for _, error in agreed)))
+    comm.recorder.clock = clock
+    return clock
+
+
+def _compare_clock(comm: "Communicator", rank: int) -> tuple[int, int]:
+    """(offset, error) of `rank`'s clock in ns, as rank 0 sees it; other ranks return zeros."""
+    trips = [_round_trip(comm, rank) for _ in range(ROUND_TRIPS)]
+    return offset_of(trips) if comm.rank == 0 else (0, 0)
+
+
+def _round_trip(comm: "Communicator", rank: int) -> tuple[int, int, int]:
+    """(sent, the other's time, received): only rank 0 learns all three."""
+    sent = time.perf_counter_ns()
+    answer = sent
+    if comm.rank == 0:
+        comm.send(np.array([sent]), to=rank, site=_SITE, reason="ask for the time", plane="control")
+        answer = int(comm.receive(shape=(1,), dtype=np.int64, source=rank, site=_SITE, reason="hear the time",
+                                  plane="control")[0])
+    elif comm.rank == rank:
+        comm.receive(shape=(1,), dtype=np.int64, source=0, site=_SITE, reason="be asked the time", plane="control")
+        comm.send(np.array([time.perf_counter_ns()]), to=0, site=_SITE, reason="tell the time", plane="control")
+    return sent, answer, time.perf_counter_ns()
+
+
+def offset_of(trips: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    """(offset, error) from round trips (sent, the other's time, received); offset 0 where it is within the error."""
+    sent, answer, received = min(trips, key=lambda trip: trip[2] - trip[0])
+    offset, error = answer - (sent + received) // 2, -(-(received - sent) // 2)
+    return (0 if abs(offset) <= error else offset), error
+
+
+def collect(comm: "Communicator", recorder: Recorder, run: dict[str, Any]) -> Trace | None:
+    """The trace of the run so far: a Trace on rank 0, None on the others. Every rank calls it.
+
+    Call it outside all marks: one that hasn't ended isn't recorded yet. What this sends itself is not in the trace: the
+    recorder is paused. Clocks that were not compared when the run started are compared now.
+    """
+    mine = _pack(recorder)
+    with recorder.pause(), comm.recorder.pause():
+        clock = comm.recorder.clock if comm.recorder.clock is not None else align_clocks(comm)
+        texts = _gather_text(comm, mine)
+    if texts is None:
+        return None
+    packed = [json.loads(text) for text in texts]
+    bases = [one["base"] - offset if one["base"] is not None else None
+             for one, offset in zip(packed, clock.offset_ns, strict=True)]
+    zero = min((base for base in bases if base is not None), default=0)
+    traces = [_shifted(Trace.from_plain(one["trace"]), 0 if base is None else base - zero)
+              for one, base in zip(packed, bases, strict=True)]
+    run = complete_info(run, [one["facts"] for one in packed])
+    return Trace.join(traces, run, {"offset_ns": list(clock.offset_ns), "error_ns": list(clock.error_ns)})
+
+
+def _pack(recorder: Recorder) -> str:
+    """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry."""
+    base = min((*(event.enter for event in recorder.events), *(mark.enter for mark in recorder.marks)), default=None)
+    events = (event._replace(caller=_short(event.caller)) for event in recorder.events)
+    values = [{"event": value["event"], "before": as_plain(value["before"]), "after": as_plain(value["after"])}
+              for value in recorder.values]
+    trace = Trace.of(events, recorder.marks, values=values, run={"ranks": recorder.rank + 1})
+    trace = _shifted(trace, -(base or 0))
+    return json.dumps({"base": base, "facts": local_facts(), "trace": trace.to_plain()})
+
+
+def _shifted(trace: Trace, by: int) -> Trace:
+    for table in (trace.events, trace.marks):
+        for name in ("enter", "leave", "start", "wait", "complete"):
+            if name in table:
+                table[name] = np.where(table[name] < 0, table[name], table[name] + by)
+    return trace
+
+
+def _gather_text(comm: "Communicator", text: str) -> list[str] | None:
+    """Every rank's text on rank 0."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    lengths = comm.all_gather(np.array([data.size]), axis=0, cut=Cut(comm.size, comm.size), site="trace.collect",
+                              reason="how long each rank's recording is", plane="control")
+    ends = tuple(int(end) for end in np.cumsum(lengths))
+    if ends[-1] >= 2**31:
+        raise CollectiveError(f"the ranks' recordings are {ends[-1]:,} bytes together, more than one message can "
+                              "carry: record fewer steps, or without values")
+    whole = comm.gather(data, axis=0, cut=Cut(ends[-1], comm.size, ends=ends), site="trace.collect",
+                        reason="bring the ranks' recordings together", plane="control")
+    if whole is None:
+        return None
+    starts = (0, *ends[:-1])
+    return [bytes(whole[start:end]).decode() for start, end in zip(starts, ends, strict=True)]
+
+
+def _short(caller: str) -> str:
+    """A line of code without the folders of this machine: minitp/layers/mlp.py:33, or the file's name alone."""
+    path = re.split(r"[/\\]", caller)
+    inside = [i for i, folder in enumerate(path[:-1]) if folder in ("minitp", "lessons", "app", "tests")]
+    return "/".join(path[inside[-1] if inside else -1:])

@@ -1,0 +1,185 @@
+"""`minitp trace show FILE`: the summary of a trace as tables on a terminal. rich is imported here only."""
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from minitp.trace.file import Trace
+from minitp.trace.summary import Row, stragglers, summarize, total, working_phases
+from minitp.trace.timeline import Timeline
+from minitp.trace.wording import count, duration, plain, share, size
+
+_LONGEST = 40                      # rows of a table
+_PARTS = ("computing", "waiting", "moving")
+_HEADS = {"compute": "green", "wait": "yellow", "move": "blue"}
+
+
+def show(trace: Trace, *, by: str | None = None, rank: int | None = None, console: Console | None = None) -> None:
+    """Print the header, the table per phase, a table `by` (site, unless asked otherwise) and what it teaches."""
+    console = console or Console(highlight=False)
+    timeline = Timeline.of(trace)
+    work = working_phases(timeline) or None
+    rows = summarize(timeline, by or "site", rank, work)         # first: a wrong `by` or rank is said before all else
+    for line in header(trace):
+        console.print(line)
+    if rank is not None:
+        console.print(Text(f"rank {rank} alone", "bold"))
+    ranks = len(trace.ranks) if rank is None else 1
+    phases = summarize(timeline, "phase", rank, work)
+    if by not in ("phase", "token", "rank"):
+        console.print("", _phase_table(phases, "phase", ranks), "", _site_table(rows, by or "site"), "", sep="\n")
+    else:
+        ranks = 1 if by == "rank" else ranks
+        console.print("", _phase_table(rows, by, ranks), "", sep="\n")
+    for sentence, style in ((share_line(timeline, rank), "bold"), (last_line(timeline), ""),
+                            (teaches(timeline, phases), "italic")):
+        if sentence:
+            console.print(Text(sentence, style))
+
+
+def header(trace: Trace) -> list[Text]:
+    """What was run and where; a loud line where ranks share cores."""
+    run = trace.run
+    model, versions = _dict(run, "model"), _dict(run, "versions")
+    title = Text.assemble((plain(model.get("name") or "a run", 40), "bold"), f" on {count(run['ranks'], 'rank')}")
+    where = [plain(run.get("world", "")), _mesh(run), _machine(run), _blas(run), plain(run.get("created", ""), 30)]
+    title.append("".join(f" · {part}" for part in where if part), "dim")
+    lines = [title]
+    if model:
+        sizes = (("layers", "layers"), ("hidden", "hidden"), ("heads", "heads"), ("kv_heads", "kv heads"),
+                 ("ffn", "ffn"), ("vocab", "vocabulary"))
+        shown = [f"{word} {plain(model[key], 12)}" for key, word in sizes if key in model]
+        lines.append(Text(" · ".join(shown), "dim"))
+    lines.append(Text(" · ".join(f"{plain(k, 20)} {plain(v, 40)}" for k, v in list(versions.items())[:6]), "dim"))
+    if crowded(trace):
+        lines.append(Text(f" {run['ranks']} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
+                          "turns, not the network. ", "bold black on yellow"))
+    return [line for line in lines if line.plain]
+
+
+def crowded(trace: Trace) -> bool:
+    """Whether some host had more ranks than cores; every view of waits must then say so."""
+    per_core = trace.run.get("ranks_per_core")
+    return isinstance(per_core, (int, float)) and per_core > 1 and isinstance(trace.run.get("cores"), int)
+
+
+def _dict(run: dict[str, Any], key: str) -> dict[str, Any]:
+    return run[key] if isinstance(run.get(key), dict) else {}
+
+
+def _mesh(run: dict[str, Any]) -> str:
+    return " × ".join(f"{plain(axis, 8)} {plain(n, 8)}" for axis, n in list(_dict(run, "mesh").items())[:8])
+
+
+def _machine(run: dict[str, Any]) -> str:
+    hosts, cores = run.get("hosts"), run.get("cores")
+    if not isinstance(cores, int):
+        return ""
+    return count(cores, "core") + (f" of {count(hosts, 'host')}" if isinstance(hosts, int) and hosts > 1 else "")
+
+
+def _blas(run: dict[str, Any]) -> str:
+    threads = run.get("blas_threads")
+    if not isinstance(threads, list) or not all(isinstance(n, int) for n in threads) or not threads:
+        return ""
+    return "BLAS threads " + "–".join(map(str, sorted({min(threads), max(threads)})))
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False,
+                  show_edge=False, collapse_padding=True)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=number > 0,
+                         overflow="ellipsis", style=_HEADS.get(name))
+    return table
+
+
+def _phase_table(rows: list[Row], by: str, ranks: int) -> Table:
+    """Shares are of each row's own time."""
+    table = _table(f"per {by}", by, "passes", "sync points\nper pass", "payload\nper pass", "time\nper pass", *_HEADS)
+    for row in rows[:_LONGEST]:
+        passes = row.passes or 1
+        table.add_row(plain(row.key, 40), f"{row.passes:,}", _per_pass(row), size(round(row.payload / passes)),
+                      duration(row.time / passes / max(ranks, 1)),
+                      *(share(getattr(row, part), row.time) for part in _PARTS))
+    _note_the_rest(table, rows)
+    return table
+
+
+def _per_pass(row: Row) -> str:
+    """62, or 62.5 where passes differ; what isn't a sync point is added in words."""
+    passes = row.passes or 1
+    numbers = [f"{row.sync_points / passes:,.4g}"]
+    numbers += [f"{n / passes:,.4g} {word}" for n, word in ((row.messages, "messages"), (row.sample, "sample")) if n]
+    return " + ".join(numbers)
+
+
+def _site_table(rows: list[Row], by: str) -> Table:
+    """Shares are of the whole time, so that the columns say where it goes."""
+    whole = sum(row.time for row in rows)
+    rows = [row for row in rows if row.meets or row.time > 0.005 * whole]
+    table = _table(f"where the ranks meet, by {by} (shares of the whole time)", by,
+                   *(["op"] if by == "site" else []), "times", "payload", *_HEADS)
+    table.columns[-3].header = "compute\nbefore it"
+    if by == "site":
+        table.columns[1].justify = "left"
+    for row in rows[:_LONGEST]:
+        site, _, op = row.key.rpartition(" · ") if by == "site" else (row.key, "", "")
+        names = [plain(site or row.key, 60), *([plain(op if site else "", 16)] if by == "site" else [])]
+        times = row.meets + row.control
+        table.add_row(*names, f"{times:,}" if times else "", size(row.payload) if times else "",
+                      *(share(getattr(row, part), whole) for part in _PARTS))
+    _note_the_rest(table, rows)
+    return table
+
+
+def _note_the_rest(table: Table, rows: list[Row]) -> None:
+    if len(rows) > _LONGEST:
+        table.add_row(f"… and {len(rows) - _LONGEST:,} more (--json has them all)")
+
+
+# --- sentences ----------------------------------------------------------------------------------------------------
+
+
+def share_line(timeline: Timeline, rank: int | None = None) -> str:
+    """"17 % of the time was waiting": of the phases in which the model worked, loading apart."""
+    phases = [phase for phase in working_phases(timeline) if phase != "load"] or working_phases(timeline)
+    row = total(timeline, rank, phases)
+    named = " and ".join(", ".join(plain(phase, 20) for phase in phases if phase).rsplit(", ", 1))
+    return f"{share(row.waiting, row.time)} of the time{f' in {named}' if named else ''} was waiting."
+
+
+def last_line(timeline: Timeline) -> str:
+    """Who was waited for."""
+    counts = stragglers(timeline)
+    syncs = sum(counts.values())
+    if not syncs:
+        return ""
+    ranked = sorted(counts, key=lambda rank: -counts[rank])[:4]
+    return "Last to arrive: " + ", ".join(f"rank {rank} {share(counts[rank], syncs)}" for rank in ranked) + "."
+
+
+def teaches(timeline: Timeline, phases: list[Row]) -> str:
+    """One sentence that this trace supports."""
+    by_name = {row.key: row for row in phases}
+    if timeline.trace.run["ranks"] == 1:
+        return ("One rank meets at the same places as many would, with nobody to wait for: run it on 2 and compare the "
+                "sync points (equal) and the waiting (not).")
+    prompt, token = by_name.get("prefill"), by_name.get("decode")
+    if prompt and token and prompt.passes and token.passes:
+        each = [row.sync_points / row.passes for row in (prompt, token)]
+        if each[0] == each[1] and prompt.payload and token.payload:
+            more = prompt.payload / prompt.passes / (token.payload / token.passes)
+            return (f"A whole prompt and a single token meet at the same {each[0]:g} sync points; the prompt just "
+                    f"carries {more:.3g} times the payload.")
+    counts = stragglers(timeline)
+    worst = max(counts, key=lambda rank: counts[rank], default=0)
+    if counts and counts[worst] > sum(counts.values()) * 1.5 / len(counts):
+        return (f"The others mostly waited for rank {worst}: a collective starts when its last rank arrives, so the "
+                "slowest rank sets everyone's pace.")
+    return "A collective starts when its last rank arrives: every rank but the last one waits."

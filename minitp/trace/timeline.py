@@ -1,0 +1,165 @@
+"""Where the time went: computing, waiting for another rank, moving data.
+
+A trace knows when each rank entered and left a collective. What lies between is parted by one rule per kind: a rank
+waits until what it depends on is there, and the rest is moving (with MPI's own work and the scheduler in it).
+
+    all_reduce, all_gather, reduce_scatter, all_to_all, barrier   until the last rank arrives
+    scatter, broadcast                                            until the root arrives
+    gather, reduce                                                the root until the last rank arrives; others never
+    receive                                                       until the sender arrives; a send never
+
+Waiting is never negative and never longer than the event, also where clocks are a little apart. Where only some ranks
+of a group were recorded, those count. With more ranks than cores a wait shows the scheduler, not the network.
+"""
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from minitp.trace.file import Trace
+from minitp.trace.schema import CHECK, MESSAGES, Mark
+
+_UNTIL_LAST = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+_UNTIL_ROOT = ("scatter", "broadcast")
+_ROOT_UNTIL_LAST = ("gather", "reduce")
+
+
+class Span(NamedTuple):
+    """What a rank computes between two events, or between one and the begin or end of its mark."""
+    rank: int
+    phase: str
+    step: int | None
+    micro_batch: int | None
+    after: int                      # number of the event before it, -1: the mark begins
+    before: int                     # number of the event after it, -1: the mark ends, or an inner one begins
+    enter: int
+    leave: int
+
+
+class Sync(NamedTuple):
+    """One collective, or one message, over all ranks that took part."""
+    events: np.ndarray              # their numbers, by rank
+    first_arrival: int
+    last_arrival: int
+    last_rank: int                  # the straggler: whom the others waited for
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Parts of every event of `trace`, in ns: waiting + moving = leave - enter. `sync`: which sync it belongs to."""
+    trace: Trace
+    waiting: np.ndarray
+    moving: np.ndarray
+    sync: np.ndarray
+
+    @classmethod
+    def of(cls, trace: Trace) -> "Timeline":
+        sync = _syncs(trace)
+        enter, leave = trace.events["enter"], trace.events["leave"]
+        waiting = np.clip(_ready(trace, sync) - enter, 0, leave - enter)
+        return cls(trace, waiting, leave - enter - waiting, sync)
+
+    @cached_property
+    def syncs(self) -> list[Sync]:
+        """The syncs by number, in the order in which they first appear in the trace."""
+        order = np.lexsort((self.trace.events["rank"], self.sync))
+        edges = np.flatnonzero(np.diff(self.sync[order], prepend=-1))
+        enter, rank = self.trace.events["enter"], self.trace.events["rank"]
+        made = []
+        for events in np.split(order, edges[1:]) if len(order) else []:
+            arrivals = enter[events]
+            last = int(np.argmax(arrivals))
+            made.append(Sync(events, int(arrivals.min()), int(arrivals[last]), int(rank[events[last]])))
+        return made
+
+    def sync_of(self, event: int) -> Sync:
+        return self.syncs[int(self.sync[event])]
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The compute spans of all ranks: every gap inside a mark, named by the innermost one."""
+        return [span for rank in self.trace.ranks for span in _spans(self.trace, rank)]
+
+    def name_of(self, span: Span) -> str:
+        """The sites a compute span lies between: layers.0.attention.out → layers.0.mlp.down."""
+        strings, sites = self.trace.strings, self.trace.events["site"]
+        after = f"begin of {span.phase}" if span.after < 0 else strings[sites[span.after]]
+        before = f"end of {span.phase}" if span.before < 0 else strings[sites[span.before]]
+        return f"{after} → {before}"
+
+
+def _syncs(trace: Trace) -> np.ndarray:
+    """For each event the number of its sync: equal for the events that are one collective or one message."""
+    events = trace.events
+    op = trace.words("op")
+    send, receive = op == MESSAGES[0], op == MESSAGES[1]
+    me, peer = _rank_in_group(trace), events["peer"]
+    source = np.where(send, me, np.where(receive, peer, -1))
+    target = np.where(send, peer, np.where(receive, me, -1))
+    check = (trace.words("reason") == CHECK).astype(np.int64)      # has the number of the collective that it checks
+    keys = np.stack([events["axis"], events["group"], source, target, check, events["sequence"]])
+    _, first, sync = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    in_order = np.empty(len(first), np.int64)
+    in_order[np.argsort(first)] = np.arange(len(first))
+    return in_order[sync.reshape(-1)]
+
+
+def _rank_in_group(trace: Trace) -> np.ndarray:
+    """Each event's rank as its group numbers it: what `root` and `peer` refer to."""
+    members = np.stack([trace.events[name] for name in ("axis", "group", "rank")])
+    unique, inverse = np.unique(members, axis=1, return_inverse=True)
+    groups = np.unique(unique[:2], axis=1, return_inverse=True)[1].reshape(-1)
+    starts = np.searchsorted(groups, groups)                      # unique sorts: a group's ranks lie side by side
+    return (np.arange(len(groups)) - starts)[inverse.reshape(-1)]
+
+
+def _ready(trace: Trace, sync: np.ndarray) -> np.ndarray:
+    """When what each event depends on is there; 0 where it depends on nothing."""
+    events, op = trace.events, trace.words("op")
+    enter, number = events["enter"], int(sync.max(initial=-1)) + 1
+    is_root = events["root"] == _rank_in_group(trace)
+    last, root, sent = np.zeros((3, number), np.int64)
+    np.maximum.at(last, sync, enter)
+    np.maximum.at(root, sync[is_root], enter[is_root])
+    sends = op == MESSAGES[0]
+    np.maximum.at(sent, sync[sends], enter[sends])
+    until_last = np.isin(op, _UNTIL_LAST) | (np.isin(op, _ROOT_UNTIL_LAST) & is_root)
+    return np.select([until_last, np.isin(op, _UNTIL_ROOT), op == MESSAGES[1]],
+                     [last[sync], root[sync], sent[sync]], 0)
+
+
+def _spans(trace: Trace, rank: int) -> list[Span]:
+    """One sweep over the events and marks of a rank, outer before inner."""
+    marks = {number: mark for number, mark in enumerate(trace.mark_rows()) if mark.rank == rank}
+    rows = [(mark.enter, -mark.leave, 0, number) for number, mark in marks.items()]
+    mine = np.flatnonzero(trace.events["rank"] == rank)
+    rows += [(enter, -leave, 1, number) for enter, leave, number in
+             zip(*(column.tolist() for column in (trace.events["enter"][mine], trace.events["leave"][mine], mine)),
+                 strict=True)]
+    spans: list[Span] = []
+    inside: list[Mark] = []                                       # the marks that are open, innermost last
+    now, after = 0, -1
+
+    def gap(until: int, before: int) -> None:
+        if inside and until > now:
+            mark = inside[-1]
+            spans.append(Span(rank, mark.phase, mark.step, mark.micro_batch, after, before, now, until))
+
+    def close(until: int) -> None:
+        """End the marks that end before `until`."""
+        nonlocal now, after
+        while inside and inside[-1].leave <= until:
+            gap(inside[-1].leave, -1)
+            now, after = max(now, inside.pop().leave), -1
+
+    for enter, minus_leave, is_event, number in sorted(rows):
+        close(enter)
+        gap(enter, number if is_event else -1)
+        if is_event:
+            now, after = max(now, -minus_leave), number
+        else:
+            now, after = max(now, enter), -1
+            inside.append(marks[number])
+    close(max((-row[1] for row in rows), default=0))
+    return spans

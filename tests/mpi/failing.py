@@ -1,0 +1,82 @@
+"""The script that test_failures.py runs: `failing.py WAY MARK` fails in one of many ways, in the middle of its work."""
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import minitp
+from minitp.comm import Partial
+from minitp.errors import ConfigError
+
+WAY = sys.argv[1]
+
+
+def total(group):
+    return group.all_reduce(Partial(np.full(3, float(group.rank)), group), site="layers.0.mlp.down", reason="test")
+
+
+def one_raises(group):
+    if group.rank == 1:
+        raise ZeroDivisionError("boo")
+
+
+def one_user_error(group):
+    if group.rank == 1:
+        raise ConfigError("rank 1 can't")
+
+
+def all_raise(group):
+    raise ConfigError("52 heads can't be cut over 8")
+
+
+def each_its_own(group):
+    raise ValueError(f"half {group.rank // 2}")
+
+
+def root_only(group):
+    group.on_root(lambda: Path("/nowhere/at/all").read_text(), site="load", reason="test")
+
+
+def killed(group):
+    if group.rank == 1:
+        os.kill(os.getpid(), 9)
+
+
+def leaves(group):
+    if group.rank == 1:
+        os._exit(7)
+
+
+def sys_exit(group):
+    if group.rank == 1:
+        sys.exit(5)
+
+
+def never_comes(group):
+    if group.rank == 1:
+        time.sleep(30)
+
+
+def returns_early(group):
+    return group.rank == 1
+
+
+def goes_on(group):
+    if group.rank == 0:
+        print("working", flush=True)
+    while True:
+        total(group)
+
+
+def main(group):
+    total(group)
+    if not globals()[WAY](group):
+        total(group)
+
+
+if __name__ == "__main__":
+    deadline = 1.0 if WAY in ("never_comes", "returns_early") else 60.0
+    minitp.launch(main, deadline=deadline, run_deadline=1.0 if "run_deadline" in sys.argv else None,
+                  ranks=4 if "four" in sys.argv else None)

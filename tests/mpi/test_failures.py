@@ -1,0 +1,211 @@
+"""However a job of MPI processes fails: it ends at once, tells the cause once, exits with another code than 0."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("mpi4py")
+pytestmark = pytest.mark.mpi
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).with_name("failing.py")
+ENV = os.environ | {"PYTHONPATH": str(ROOT), "MPIEXEC_TIMEOUT": "30"}
+RUN = ("import sys; from minitp.launcher import reported, run_script\n"
+       "with reported(): sys.exit(run_script(sys.argv[2], sys.argv[3:], int(sys.argv[1]), 'mpi'))")
+NOISE = ("BAD TERMINATION", "MPI_Abort", "Abort(", "assert (")
+
+
+def command(ranks, script, *args, plain=False):
+    """`minitp run -n …`, or plain `mpirun -n … python script.py`."""
+    if plain:
+        mpiexec = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec")
+        return [mpiexec, "-n", str(ranks), sys.executable, str(script), *args]
+    return [sys.executable, "-c", RUN, str(ranks), str(script), *args]
+
+
+def left(mark):
+    """The processes whose command line holds `mark`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in words:
+            found.append(words)
+    return found
+
+
+def nothing_left(mark, seconds=3.0):
+    end = time.monotonic() + seconds
+    while left(mark) and time.monotonic() < end:
+        time.sleep(0.02)
+    return left(mark) == []
+
+
+class Ended:
+    """A job that has failed: exit code, output, and the assurance that nothing of it is left."""
+
+    def __init__(self, way, *args, ranks=3, plain=False):
+        mark, began = uuid4().hex, time.monotonic()
+        run = subprocess.run(command(ranks, SCRIPT, way, mark, *args, plain=plain), env=ENV, capture_output=True,
+                             text=True, timeout=40, check=False)
+        assert time.monotonic() - began < 10
+        assert nothing_left(mark)
+        self.code, self.out = run.returncode, run.stdout
+        lines = run.stderr.splitlines()
+        assert not [line for line in lines if any(noise in line for noise in NOISE)]
+        assert not any(noise in run.stdout for noise in NOISE)
+        assert [line for line in lines[:1] if "BLAS thread" in line or "yield" in line] or os.cpu_count() > ranks
+        self.lines = [line for line in lines if " cores: " not in line]
+        self.told = "\n".join(self.lines)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_one_rank_raises_while_others_wait(plain):
+    ended = Ended("one_raises", plain=plain)
+    assert ended.code == 1
+    assert ended.told.count("Traceback") == 1 and ended.told.count("ZeroDivisionError: boo") == 1
+    assert all(line.startswith("rank 1: ") for line in ended.lines)
+    assert ended.lines[-1] == "rank 1: after all_reduce(3 float64) at layers.0.mlp.down, call 0"
+
+
+def test_one_rank_meets_a_users_error():
+    ended = Ended("one_user_error")
+    assert ended.code == 2
+    assert ended.lines == ["minitp: error: rank 1 can't",
+                           "  after all_reduce(3 float64) at layers.0.mlp.down, call 0", "  on rank 1"]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_all_ranks_meet_the_same_error(plain):
+    ended = Ended("all_raise", ranks=4, plain=plain)
+    assert ended.code == 2
+    assert ended.lines == ["minitp: error: 52 heads can't be cut over 8",
+                           "  after all_reduce(3 float64) at layers.0.mlp.down, call 0", "  on ranks 0-3"]
+
+
+def test_different_errors_are_told_once_each():
+    ended = Ended("each_its_own", ranks=4)
+    assert ended.code == 1
+    for first, half in ((0, 0), (2, 1)):
+        assert ended.lines.count(f"rank {first}: ValueError: half {half}") == 1
+        assert ended.lines.count(f"rank {first}: (the same error on ranks {first} and {first + 1})") == 1
+    assert ended.told.count("Traceback") == 2
+
+
+def test_what_only_the_root_does_fails_on_all():
+    ended = Ended("root_only")
+    assert ended.code == 1 and ended.told.count("Traceback") == 1
+    assert "rank 0: FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/at/all'" in ended.lines
+    assert ended.lines[-1] == "rank 0: (the same error on ranks 0-2)"
+
+
+def test_a_rank_killed():
+    ended = Ended("killed")
+    assert ended.code == 137 and len(ended.lines) == 1
+    assert "was killed by signal 9 (SIGKILL)" in ended.told and "1" in ended.told.split("was")[0]
+
+
+def test_a_rank_that_leaves_without_a_word():
+    ended = Ended("leaves")
+    assert (ended.code, ended.lines) == (7, ["minitp: error: rank 1 ended with exit code 7"])
+
+
+def test_sys_exit_on_one_rank():
+    ended = Ended("sys_exit")
+    assert (ended.code, ended.lines) == (5, [])
+
+
+@pytest.mark.parametrize(("way", "where", "plain"), [
+    ("never_comes", "computing; its last call was all_reduce(3 float64) at layers.0.mlp.down, call 0", True),
+    ("returns_early", "has returned", False)])
+def test_deadline_of_a_collective(way, where, plain):
+    ended = Ended(way, plain=plain)
+    waiting = "all_reduce(3 float64) at layers.0.mlp.down, call 1"
+    assert ended.code == 2
+    assert ended.lines == [f"minitp: error: not every rank came within 1 s to {waiting}",
+                           f"  ranks 0 and 2: waiting in {waiting}", f"  rank 1: {where}"]
+
+
+def test_deadline_of_the_run():
+    ended = Ended("goes_on", "run_deadline", plain=True)
+    assert ended.code == 124
+    assert ended.lines[0] == "minitp: error: the run has taken longer than its 1 s"
+    assert "rank 0" in ended.told or "ranks 0" in ended.told
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_another_number_of_ranks(plain):
+    ended = Ended("goes_on", "four", plain=plain)
+    assert ended.code == 2
+    assert ended.lines[0].startswith("minitp: error: this run needs 4 ranks, got 3. Start it as `minitp run -n 4 ")
+    assert ended.lines[1:] == ["  on ranks 0-2"]
+
+
+@pytest.mark.parametrize(("rank", "told"), [(0, 1), (2, 0)])
+def test_an_mpirun_of_another_mpi_is_refused(rank, told):
+    run = subprocess.run([sys.executable, str(SCRIPT), "goes_on", "-"], capture_output=True, text=True, timeout=20,
+                         check=False, env=ENV | {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "4"})
+    assert run.returncode == 2
+    refusals = [line for line in run.stderr.splitlines() if line.startswith("minitp: error: ")]
+    assert len(refusals) == told and "Traceback" not in run.stderr and "Warning" not in run.stderr
+    assert all("the launcher started 4 processes" in line and "rank 0 of 1" in line for line in refusals)
+
+
+@pytest.mark.parametrize(("signals", "code", "told", "plain"), [
+    ([signal.SIGINT], 130, ["minitp: stopped by Ctrl-C"], False),
+    ([signal.SIGINT, signal.SIGINT], 130, ["minitp: stopped by Ctrl-C"], False),
+    ([signal.SIGTERM], 143, ["minitp: stopped by SIGTERM"], False),
+    ([signal.SIGKILL], -9, [], False),
+    ([signal.SIGINT], None, None, True)])
+def test_signals_to_the_launcher(signals, code, told, plain):
+    mark = uuid4().hex
+    process = subprocess.Popen(command(3, SCRIPT, "goes_on", mark, plain=plain), env=ENV, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == "working\n"
+    assert len(left(mark)) >= 4                  # the search finds what it looks for
+    began = time.monotonic()
+    for number in signals:
+        process.send_signal(number)
+    _, errors = process.communicate(timeout=10)
+    assert nothing_left(mark) and time.monotonic() - began < 10
+    if plain:
+        assert process.returncode != 0
+    else:
+        assert process.returncode == code
+        assert [line for line in errors.splitlines() if " cores: " not in line] == told
+
+
+def test_a_script_of_plain_mpi4py(tmp_path):
+    script = tmp_path / "plain.py"
+    script.write_text("from mpi4py import MPI\ncomm = MPI.COMM_WORLD\nassert comm.rank != 1, 'rank one'\n"
+                      "comm.Barrier()\n")
+    run = subprocess.run(command(3, script), env=ENV, capture_output=True, text=True, timeout=20, check=False)
+    lines = [line for line in run.stderr.splitlines() if " cores: " not in line]
+    assert run.returncode == 1 and lines[-1] == "rank 1: AssertionError: rank one"
+    assert lines[1] == f'rank 1:   File "{script}", line 3, in <module>'            # nothing of minitp's own frames
+
+
+def test_lines_of_several_ranks_stay_whole_and_rank_0_streams(tmp_path):
+    script = tmp_path / "talk.py"
+    script.write_text("import time\nfrom mpi4py import MPI\nrank = MPI.COMM_WORLD.rank\n"
+                      "for i in range(100): print(str(rank) * 9000)\n"
+                      "MPI.COMM_WORLD.Barrier()\n"
+                      "if rank == 0:\n"
+                      "    print('to be', end='', flush=True); time.sleep(1); print(' or')\n")
+    process = subprocess.Popen(command(4, script), env=ENV, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    seen = b""
+    while not seen.endswith(b"to be"):
+        piece = os.read(process.stdout.fileno(), 1 << 16)
+        assert piece
+        seen += piece
+    assert process.communicate(timeout=10)[0] == b" or\n" and process.returncode == 0
+    expected = [b"0" * 9000] * 100 + [b"[rank %d] " % r + b"%d" % r * 9000 for r in (1, 2, 3) for _ in range(100)]
+    assert sorted(seen.split(b"\n")[:-1]) == sorted(expected)

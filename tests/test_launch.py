@@ -1,0 +1,236 @@
+"""Ranks that are threads: results, errors told once, deadlines, Ctrl-C, BLAS threads."""
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+import minitp
+from minitp import environment
+from minitp.comm import Partial
+from minitp.errors import CollectiveError, ConfigError, LaunchError
+from minitp.launcher import run_script
+from minitp.launcher.failures import fail, reported
+from minitp.launcher.world import script_defaults
+from minitp.trace.recorder import Recorder
+
+ROOT = Path(__file__).parents[1]
+
+
+def total(group, size=3):
+    """One all-reduce: every rank gets 0 + 1 + … in each entry."""
+    return group.all_reduce(Partial(np.full(size, float(group.rank)), group), site="layers.0.mlp.down", reason="test")
+
+
+def no_rank_left():
+    return not [thread for thread in threading.enumerate() if thread.name.startswith("rank ")]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_results_of_all_ranks_in_order(ranks):
+    results = minitp.launch(lambda group: (group.rank, group.size, total(group)[0]), ranks=ranks)
+    assert results == [(rank, ranks, sum(range(ranks))) for rank in range(ranks)]
+    assert minitp.launch(lambda group: group.checked, ranks=ranks) == [True] * ranks
+    assert callable(minitp.launch)               # still the function, whatever has been imported meanwhile
+
+
+def test_without_a_number_it_is_one_rank_or_what_the_runner_was_told():
+    assert minitp.launch(lambda group: group.size) == [1]
+    with script_defaults(3, None):
+        assert minitp.launch(lambda group: group.size) == [3, 3, 3]
+        with pytest.raises(LaunchError, match="needs 4 ranks, got 3"):
+            minitp.launch(lambda group: None, ranks=4)
+
+
+def test_a_recorder_per_rank():
+    recorders = [Recorder(rank) for rank in range(3)]
+    minitp.launch(total, ranks=3, recorder=recorders.__getitem__)
+    assert [len(recorder.events) for recorder in recorders] == [1, 1, 1]
+
+
+def test_one_rank_raises_and_the_others_are_freed():
+    def main(group):
+        total(group)
+        if group.rank == 2:
+            raise ZeroDivisionError("boo")
+        total(group)
+
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match="boo") as caught:
+        minitp.launch(main, ranks=4)
+    assert caught.value.__notes__ == ["on rank 2, after all_reduce(3 float64) at layers.0.mlp.down, call 0"]
+    assert time.monotonic() - began < 3 and no_rank_left()
+
+
+def test_an_error_inside_a_collective_names_it():
+    def main(group):
+        group.all_reduce(np.ones(3) if group.rank == 1 else Partial(np.ones(3), group), site="mlp", reason="test")
+
+    with pytest.raises(TypeError, match="takes a Partial") as caught:
+        minitp.launch(main, ranks=2)
+    assert "on rank 1" in caught.value.__notes__
+
+
+def test_the_same_error_on_all_ranks_is_raised_once():
+    meet = threading.Barrier(3)
+
+    def main(group):
+        meet.wait()
+        raise ConfigError("52 heads can't be cut")
+
+    with pytest.raises(ConfigError) as caught:
+        minitp.launch(main, ranks=3)
+    assert caught.value.__notes__ == ["on ranks 0-2"]
+
+
+def test_of_different_errors_the_others_are_noted():
+    meet = threading.Barrier(2)
+
+    def main(group):
+        meet.wait()
+        raise ValueError(f"mine is {group.rank}")
+
+    with pytest.raises(ValueError, match="mine is") as caught:
+        minitp.launch(main, ranks=2)
+    assert "failed too: ValueError: mine is" in caught.value.__notes__[1]
+
+
+def test_what_only_the_root_does_fails_on_all_ranks():
+    def main(group):
+        group.on_root(lambda: Path("/nowhere/at/all").read_text(), site="load", reason="test")
+
+    with pytest.raises(FileNotFoundError, match="nowhere") as caught:
+        minitp.launch(main, ranks=3)
+    assert "broadcast" in caught.value.__notes__[0]
+
+
+def test_a_mismatch_names_the_ranks():
+    with pytest.raises(CollectiveError, match=r"ranks 0, 2: all_reduce\(3 float64\)[^\n]*\n  rank 1: all_reduce\(4"):
+        minitp.launch(lambda group: total(group, 3 + (group.rank == 1)), ranks=3)
+
+
+def test_deadline_of_a_collective():
+    def main(group):
+        if group.rank == 1:
+            time.sleep(0.8)
+        total(group)
+
+    with pytest.raises(CollectiveError, match=r"waited 0\.2 s in all_reduce.*rank 1 is at nothing yet"):
+        minitp.launch(main, ranks=3, deadline=0.2)
+    assert no_rank_left()
+
+
+def test_a_rank_that_returned_can_not_come_any_more():
+    def main(group):
+        if group.rank != 1:
+            total(group)
+
+    with pytest.raises(CollectiveError, match="wait for each other") as caught:
+        minitp.launch(main, ranks=3)
+    assert "ranks 0 and 2: waiting in all_reduce(3 float64)" in str(caught.value)
+    assert "rank 1: has returned" in str(caught.value)
+
+
+def test_deadline_of_the_run_ends_a_rank_that_computes():
+    def main(group):
+        while group.rank == 1:
+            pass
+        total(group)
+
+    with pytest.raises(LaunchError, match=r"longer than its 0\.3 s") as caught:
+        minitp.launch(main, ranks=2, run_deadline=0.3)
+    assert "rank 1: computing, no collective call yet" in str(caught.value)
+    assert no_rank_left()
+
+
+def test_ctrl_c_ends_waiting_and_computing_ranks():
+    def main(group):
+        if group.rank == 0:
+            time.sleep(0.2)
+            signal.raise_signal(signal.SIGINT)
+        while group.rank == 1:
+            pass
+        total(group)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        minitp.launch(main, ranks=3)
+    assert time.monotonic() - began < 3 and no_rank_left()
+
+
+def test_a_rank_can_not_launch():
+    with pytest.raises(LaunchError, match=r"on rank \d of another launch"):
+        minitp.launch(lambda group: minitp.launch(total, ranks=2), ranks=2)
+    assert minitp.launch(lambda group: group.size, ranks=2) == [2, 2]
+
+
+@pytest.mark.parametrize("options", [{"ranks": 0}, {"ranks": 2, "world": "cluster"}])
+def test_what_can_not_be_launched(options):
+    with pytest.raises(LaunchError):
+        minitp.launch(total, **options)
+
+
+def blas_threads(_group=None):
+    return max([pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"], default=1)
+
+
+def test_blas_threads_are_shared_out_while_ranks_run(monkeypatch):
+    for name in environment.THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    before = blas_threads()
+    assert set(minitp.launch(blas_threads, ranks=4)) <= {1, environment.threads_per_rank(4)}
+    assert blas_threads() == before
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert set(minitp.launch(blas_threads, ranks=4)) == {before}
+
+
+def test_reported_tells_a_users_error_in_one_message(capsys):
+    with pytest.raises(SystemExit) as end, reported():
+        raise ConfigError("9 heads")
+    assert end.value.code == 2 and capsys.readouterr().err == "minitp: error: 9 heads\n"
+    with pytest.raises(SystemExit) as end, reported():
+        raise KeyboardInterrupt
+    assert end.value.code == 130 and capsys.readouterr().err == "minitp: stopped by Ctrl-C\n"
+    with pytest.raises(SystemExit) as end:
+        fail(KeyError("k"))
+    assert end.value.code == 1 and "KeyError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("last", "code", "told"), [
+    ("", 0, ""), ("raise SystemExit(5)", 5, ""), ("raise SystemExit('enough')", 1, "enough"),
+    ("raise KeyError('k')", 1, "KeyError: 'k'"), ("from minitp.errors import ConfigError; raise ConfigError('no')", 2,
+                                                  "minitp: error: no\n")])
+def test_a_script_on_threads(tmp_path, capsys, last, code, told):
+    script = tmp_path / "script.py"
+    script.write_text("import sys, minitp, beside\n"
+                      "print(sys.argv[1:], __name__, minitp.launch(lambda g: g.rank))\n" + last)
+    (tmp_path / "beside.py").write_text("")
+    before = sys.argv, sys.path[:]
+    assert run_script(str(script), ["a", "-b"], 3, "threads") == code
+    assert (sys.argv, sys.path) == before
+    printed = capsys.readouterr()
+    assert printed.out == "['a', '-b'] __main__ [0, 1, 2]\n"
+    assert told in printed.err and "runpy" not in printed.err
+
+
+def test_ctrl_c_on_a_script_on_threads(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import minitp\n"
+                      "def main(group):\n"
+                      "    if group.rank == 0: print('up', flush=True)\n"
+                      "    while group.rank: pass\n"
+                      "    group.barrier(site='a', reason='b')\n"
+                      "minitp.launch(main)\n")
+    code = "import sys; from minitp.launcher import run_script; sys.exit(run_script(sys.argv[1], [], 2, 'threads'))"
+    process = subprocess.Popen([sys.executable, "-c", code, script], env=os.environ | {"PYTHONPATH": str(ROOT)},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=10)
+    assert process.returncode == 130 and told == "minitp: stopped by Ctrl-C\n"

@@ -1,0 +1,189 @@
+"""The file: a round trip loses nothing, plain Python can read it, and what a stranger sends is refused in words."""
+import gzip
+import json
+import os
+
+import pytest
+from trace_runs import body, on_threads
+
+from minitp.errors import FileFormatError
+from minitp.trace import Event, Mark, Trace
+from minitp.trace import file as file_module
+
+EVENT = Event(0, "tp", 0, 0, "data", "all_reduce", None, None, None, "layers.0.mlp.down", "add", "decode", 3, None,
+              None, "partial", "whole", (1, 1, 8), "float32", 32, 10, 30, None, None, None, None, False, "mlp.py:3")
+MARK = Mark(0, "decode", 3, None, 0, 40)
+HTML = "<script>alert(1)</script>\n\x1b[2J\ud800 [red]"
+
+
+def small(**run):
+    return Trace.of([EVENT, EVENT._replace(sequence=1, root=2, enter=30, leave=35, broken=True, shape=(), wire=7)],
+                    [MARK], run={"ranks": 4, "text": [HTML], **run}, clock={"offset_ns": [0] * 4, "error_ns": [0] * 4},
+                    values=[{"event": 1, "before": None, "after": {"shape": [2], "data": [1.5, None]}}])
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return on_threads(3, lambda comm: body(comm, tokens=2, seconds=0), keep_values=True)[0]
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_round_trip_of_a_real_run(recorded, tmp_path, name):
+    recorded.write(tmp_path / name)
+    assert os.listdir(tmp_path) == [name]                        # no unfinished file is left
+    again = Trace.read(tmp_path / name)
+    assert list(again) == list(recorded)
+    assert again.mark_rows() == recorded.mark_rows()
+    assert (again.run, again.clock, again.values) == (recorded.run, recorded.clock, recorded.values)
+    assert again.event(5) == list(recorded)[5]
+
+
+def test_readable_without_minitp(tmp_path):
+    small().write(tmp_path / "run.json.gz")
+    with gzip.open(tmp_path / "run.json.gz") as stream:
+        plain = json.load(stream)
+    events, strings = plain["events"], plain["strings"]
+    assert set(events) == set(Event._fields)
+    assert strings[events["site"][0]] == EVENT.site
+    assert plain["shapes"][events["shape"][0]] == [1, 1, 8]
+    assert events["root"] == [None, 2]
+    assert plain["run"]["text"] == [HTML]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    small().write(tmp_path / "run.json")
+    before = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(ValueError):
+        small(nan=float("nan")).write(tmp_path / "run.json")
+    assert (tmp_path / "run.json").read_bytes() == before
+    assert os.listdir(tmp_path) == ["run.json"]
+
+
+def test_an_empty_trace(tmp_path):
+    Trace.of([]).write(tmp_path / "run.json")
+    assert list(Trace.read(tmp_path / "run.json")) == []
+
+
+def test_where():
+    trace = small()
+    assert trace.where(op="all_reduce", step=3).tolist() == [True, True]
+    assert trace.where(root=None).tolist() == [True, False]
+    assert trace.where(shape=(1, 1, 8)).tolist() == [True, False]
+    assert not trace.where(site="no such site").any()
+
+
+def test_what_is_unknown_is_ignored(tmp_path):
+    plain = json.loads(json.dumps(small().to_plain()))
+    plain["later"] = {"version": "2"}
+    plain["events"]["temperature"] = ["hot", None]
+    (tmp_path / "run.json").write_text(json.dumps(plain))
+    assert list(Trace.read(tmp_path / "run.json")) == list(small())
+
+
+# --- hostile files: (what is done to the plain data, what the message says) -----------------------------------------
+
+def _set(path, value):
+    def change(plain):
+        *folders, last = path.split("/")
+        for folder in folders:
+            plain = plain[int(folder) if isinstance(plain, list) else folder]
+        plain[int(last) if isinstance(plain, list) else last] = value
+    return change
+
+
+DEEP: list = []
+for _ in range(200):
+    DEEP = [DEEP]
+
+BROKEN = {
+    "other format": (_set("format", "minitp checkpoint"), "no trace"),
+    "newer version": (_set("version", 2), "update minitp"),
+    "no version": (_set("version", None), "version 'None'"),
+    "version true": (_set("version", True), "version 'True'"),
+    "no marks": (lambda plain: plain.pop("marks"), "lacks `marks`"),
+    "no column": (lambda plain: plain["events"].pop("site"), "lacks the column site"),
+    "run no object": (_set("run", []), "`run` must be an object"),
+    "run too deep": (_set("run/x", DEEP), "more than 32 deep"),
+    "ranks zero": (_set("run/ranks", 0), "`run.ranks`"),
+    "ranks huge": (_set("run/ranks", 10**9), "`run.ranks`"),
+    "clock short": (_set("clock/offset_ns", [0]), "clock.offset_ns"),
+    "strings no strings": (_set("strings", [1]), "`strings`"),
+    "shapes negative": (_set("shapes/0", [-1]), "`shapes`"),
+    "shapes deep": (_set("shapes/0", [[1]]), "`shapes`"),
+    "events no object": (_set("events", [1]), "object of lists"),
+    "column no list": (_set("events/rank", {}), "object of lists"),
+    "lengths differ": (_set("events/site", [0]), "must have one length"),
+    "unknown column's length": (_set("events/x", [0]), "must have one length"),
+    "index too large": (_set("events/site/1", 10**6), "`events.site`, entry 1, is 1000000"),
+    "index negative": (_set("events/site/0", -1), "of `strings`"),
+    "shape index": (_set("events/shape/0", 99), "of `shapes`"),
+    "huge integer": (_set("events/enter/0", 10**30), "`events.enter`, entry 0"),
+    "too large for JSON": (_set("events/payload/0", 2**53), "small enough"),
+    "float": (_set("events/enter/0", 1.5), "whole number"),
+    "true": (_set("events/enter/0", True), "whole number"),
+    "null": (_set("events/enter/0", None), "whole number"),
+    "minus one for null": (_set("events/root/0", -1), "or null"),
+    "huge nullable": (_set("events/root/0", -10**30), "or null"),
+    "broken is a number": (_set("events/broken/0", 0), "true or false"),
+    "rank too large": (_set("events/rank/0", 4), "below run.ranks"),
+    "leaves before it enters": (_set("marks/leave/0", 0) if MARK.enter else _set("events/leave/0", 5), "leaves before"),
+    "values no list": (_set("values", {}), "`values` must be a list"),
+    "value of no event": (_set("values/0/event", 2), "`values`, entry 0"),
+    "value's size": (_set("values/0/after", {"shape": [3], "data": [1.0]}), "`values`, entry 0"),
+    "value's text": (_set("values/0/after", {"shape": [1], "data": ["1"]}), "`values`, entry 0"),
+    "value's blocks": (_set("values/0/after", {"shape": [5], "block": 0, "maxima": []}), "`values`, entry 0"),
+    "value's huge integer": (_set("values/0/after", {"shape": [1], "data": [10**400]}), "`values`, entry 0"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_data_is_refused(case, tmp_path):
+    change, says = BROKEN[case]
+    plain = json.loads(json.dumps(small().to_plain()))
+    change(plain)
+    (tmp_path / "run.json").write_text(json.dumps(plain))
+    with pytest.raises(FileFormatError) as error:
+        Trace.read(tmp_path / "run.json")
+    assert says in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path / 'run.json'}: ")
+    assert len(str(error.value)) < 900
+
+
+TEXT = json.dumps(small().to_plain())
+BROKEN_TEXT = {
+    "empty": ("", "not JSON"),
+    "truncated": (TEXT[:len(TEXT) // 2], "cut off"),
+    "a list": ("[1, 2]", "no trace"),
+    "NaN": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": NaN'), "must be finite"),
+    "1e999": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": -1e999'), "must be finite"),
+    "100,000 deep": ("[" * 100_000, "deep"),
+    "1,000 deep": ('{"format": "minitp trace", "version": 1, "run": ' + "[" * 1000 + "]" * 1000 + "}", "deep|object"),
+    "10,000 digits": (TEXT.replace('"ranks": 4', '"ranks": ' + "9" * 10_000), "not JSON"),
+    "HTML": ("<!doctype html><html>", "not JSON"),
+    "not UTF-8": (b"\x80\x81{}", "not JSON"),
+    "a gzip cut off": (gzip.compress(TEXT.encode())[:100], "can't be read"),
+    "a gzip with a wrong sum": (gzip.compress(TEXT.encode())[:-8] + b"\0" * 8, "can't be read"),
+    "a gzip of nonsense": (b"\x1f\x8b" + b"\xff" * 50, "can't be read"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_TEXT)
+def test_broken_text_is_refused(case, tmp_path):
+    text, says = BROKEN_TEXT[case]
+    (tmp_path / "run.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(FileFormatError, match=says):
+        Trace.read(tmp_path / "run.json")
+
+
+def test_a_gzip_bomb_is_refused_before_it_unfolds(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_module, "MAX_BYTES", 2**20)
+    (tmp_path / "run.json.gz").write_bytes(gzip.compress(b" " * 2**24))
+    with pytest.raises(FileFormatError, match="more than 1 MiB"):
+        Trace.read(tmp_path / "run.json.gz")
+
+
+def test_no_file_and_no_plain_file(tmp_path):
+    with pytest.raises(FileFormatError, match="no such file"):
+        Trace.read(tmp_path / "none.json")
+    with pytest.raises(FileFormatError, match="not a file"):
+        Trace.read(tmp_path)
