@@ -58,8 +58,9 @@ def generate(*words: str) -> dict:
 
 def check_generation(tmp_path: Path, ranks: int, world: str, prompt: str) -> None:
     file, trace = tmp_path / "logits.npy", tmp_path / "trace.json.gz"
-    got = generate("--tokens", ",".join(map(str, REFERENCE[f"{prompt}_prompt"])), "--ranks", str(ranks), "--world", world,
-                   "--max-tokens", "64", "--logits", str(file), "--trace", str(trace))
+    ids = ",".join(map(str, REFERENCE[f"{prompt}_prompt"]))
+    got = generate("--tokens", ids, "--ranks", str(ranks), "--world", world, "--max-tokens", "64",
+                   "--logits", str(file), "--trace", str(trace))
     assert got["tokens"] == REFERENCE[f"{prompt}_greedy"].tolist()
     assert got["sync_points_per_token"] == 62
     assert got["smallest_gap"] == pytest.approx(REFERENCE[f"{prompt}_gap"][-64:].min(), abs=1e-3)

@@ -4,16 +4,14 @@ The communicator above packs, records and checks; a transport moves. All arrays 
 arrays. Movement is of bytes (any dtype), sums are of numbers. Counts are elements per rank.
 """
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from minitp.errors import CollectiveError
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """What this rank is about to do: the ranks of a group must agree on all of it (checked mode)."""
     sequence: int
     op: str
