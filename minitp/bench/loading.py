@@ -23,13 +23,13 @@ CHUNK = 1 << 20
 _LATER = ("times and memory are those of the one process that all thread ranks share, so memory can't be told per rank")
 
 
-def load(group: Communicator, open_source: Callable[[], Source], *, files: Path | None = None, rounds: int = 5,
-         mode: Literal["slice", "scatter"] = "slice", embedding: Literal["vocab", "hidden"] = "vocab",
-         dtype: Any = np.float32, started: float | None = None) -> list[dict[str, Any]]:
+def load(group: Communicator, open_source: Callable[[], Source], *, files: Callable[[Source], Path | None],
+         rounds: int = 5, mode: Literal["slice", "scatter"] = "slice",
+         embedding: Literal["vocab", "hidden"] = "vocab", dtype: Any = np.float32, started: float | None = None) -> list[dict[str, Any]]:
     """One row per rank. Call it first thing on each rank: the time to the first token counts from the process's start.
 
     open_source  opens the model (a Checkpoint, a RandomSource); its time counts
-    files        the model's file, or the folder of its files; None: no limit of reading is measured
+    files        the opened model's file, or the folder of its files; None: no limit of reading is measured
     started      when the job was started (time.time()), where a launcher knows; else when this process was
     """
     check_rounds(rounds)
@@ -52,9 +52,9 @@ def load(group: Communicator, open_source: Callable[[], Source], *, files: Path 
            "peak_rss_bytes": _status("VmHWM")} | _memory()
     weights.clear()
     with own_recorder(group):
-        work, limit = alternate(group, read, _sequential(files, shard), rounds)
+        work, limit = alternate(group, read, _sequential(files(source), shard), rounds)
     timed = {"load_s": median(work), "load_s_min": float(work.min()), "load_s_max": float(work.max()),
-             "limit_s": median(limit) if files else None, "rounds": rounds}
+             "limit_s": median(limit) if files(source) else None, "rounds": rounds}
     return _rows(group, source.config.name, str(np.dtype(dtype)), mode, own, timed)
 
 
