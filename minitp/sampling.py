@@ -1,13 +1,12 @@
 """From logits to the next token, the same on every rank: whole logits, or shards with only the winners exchanged.
 
-A draw is an arg-max: with noise from Gumbel's distribution added to logits / temperature, the largest entry is a
-sample from the softmax (Gumbel 1954; Maddison et al. 2014). The noise depends on (seed, row of the batch, step, token
+A draw is an arg-max: with temperature times noise from Gumbel's distribution added to the logits, the largest entry is
+a sample from the softmax (Gumbel 1954; Maddison et al. 2014). The noise depends on (seed, row of the batch, step, token
 id) alone, so the same seed gives the same token at any number of ranks, gathered or sharded, whatever the other rows
 are; equal prompts in one batch draw different tokens. Ties: the lowest id.
 """
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,10 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Choice:
-    """The next token of each sequence, and how far the best logit lies above the second (its safety in float32)."""
+    """The next token of each sequence, and how far it lies above the second best: its safety in float32.
+
+    Of greedy choices the distance of two logits; of draws that of two logits with their noise.
+    """
     tokens: np.ndarray                # (B,) int
     gaps: np.ndarray                  # (B,) float
 
@@ -64,11 +66,8 @@ def choose(logits: Logits, sampling: Sampling, step: int, group: Communicator) -
         ids = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     else:
         scores, ids = _winners(scores, logits.cut, sampling, step, group)
-    if sampling.greedy:
-        tokens = np.array([_first_largest(row, names) for row, names in zip(scores, ids, strict=True)])
-    else:
-        tokens = np.array([_draw(scores[b], ids[b], sampling, b, step) for b in range(len(scores))])
-    return Choice(tokens, np.array([_gap(row) for row in scores]))
+    picked = [_pick(scores[b], ids[b], sampling, b, step) for b in range(len(scores))]
+    return Choice(np.array([token for token, _ in picked]), np.array([gap for _, gap in picked]))
 
 
 def noise(seed: int, sequence: int, step: int, vocab: int) -> np.ndarray:
@@ -77,52 +76,46 @@ def noise(seed: int, sequence: int, step: int, vocab: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key=key)).gumbel(size=vocab)
 
 
-def _draw(scores: np.ndarray, ids: np.ndarray, sampling: Sampling, sequence: int, step: int) -> int:
-    """One token among candidates: top-k, then top-p, then the Gumbel arg-max."""
-    order = np.lexsort((ids, -scores))                                   # by score, ties by the lowest id
-    if sampling.top_k:
-        order = order[:sampling.top_k]
-    scaled = _scaled(scores[order], scores[order[0]], sampling.temperature)
-    if sampling.top_p < 1:
-        probability = np.exp(scaled)
-        before = np.cumsum(probability / probability.sum()) - probability / probability.sum()
-        inside = before < sampling.top_p                                  # the first is always inside
-        order, scaled = order[inside], scaled[inside]
-    names = ids[order]
-    return _first_largest(scaled + noise(sampling.seed, sequence, step, int(ids.max()) + 1)[names], names)
+def _pick(scores: np.ndarray, ids: np.ndarray, sampling: Sampling, sequence: int, step: int) -> tuple[int, float]:
+    """(token, gap) among candidates: greedy, or top-k, then top-p, then the arg-max with noise."""
+    if not sampling.greedy:
+        order = np.lexsort((ids, -scores))                               # by score, ties by the lowest id
+        if sampling.top_k:
+            order = order[:sampling.top_k]
+        if sampling.top_p < 1:
+            order = order[_nucleus(scores[order], sampling)]
+        scores, ids = scores[order], ids[order]
+        scores = _with_noise(scores, noise(sampling.seed, sequence, step, int(ids.max()) + 1)[ids], sampling)
+    best = scores.max()
+    others = np.delete(scores, int(scores.argmax()))
+    return int(ids[scores == best].min()), float(best) - float(others.max(initial=-np.inf))
 
 
-def _scaled(scores: np.ndarray, best: Any, temperature: float) -> np.ndarray:
-    """(scores - best) / temperature in float64: the best is 0 and the rest finite at any temperature."""
-    with np.errstate(over="ignore"):
-        return np.maximum((scores.astype(np.float64) - best) / temperature, -1e300)
+def _nucleus(ordered: np.ndarray, sampling: Sampling) -> np.ndarray:
+    """Which of the scores, best first, the smallest set with probability top-p holds. Holtzman et al. 2020."""
+    with np.errstate(over="ignore"):                                     # the best is 0: no exp overflows
+        probability = np.exp((ordered.astype(np.float64) - float(ordered[0])) / sampling.temperature)
+    probability /= probability.sum()
+    return np.cumsum(probability) - probability < sampling.top_p         # the first is always inside
 
 
-def _gap(scores: np.ndarray) -> float:
-    """The largest score less the second largest."""
-    best = int(scores.argmax())
-    others = max(scores[:best].max(initial=-np.inf), scores[best + 1:].max(initial=-np.inf))
-    return float(scores[best]) - float(others)
-
-
-def _first_largest(scores: np.ndarray, ids: np.ndarray) -> int:
-    return int(ids[scores == scores.max()].min())
+def _with_noise(scores: np.ndarray, gumbel: np.ndarray, sampling: Sampling) -> np.ndarray:
+    """logit + temperature · noise: the same arg-max as logit / temperature + noise, finite at any temperature."""
+    return scores.astype(np.float64) + min(sampling.temperature, 1e300) * gumbel
 
 
 def _winners(scores: np.ndarray, cut: Cut, sampling: Sampling, step: int,
              group: Communicator) -> tuple[np.ndarray, np.ndarray]:
     """Every rank's best candidates on every rank: (B, p·k) scores and ids. A rank with a small shard pads with -inf."""
     own, keep = cut.of(group.rank), sampling.candidates(cut)
-    ranked = scores.astype(np.float64)
-    if not sampling.greedy and not sampling.top_k:                        # the arg-max is taken after the noise
-        ranked = _scaled(ranked, ranked.max(-1, keepdims=True, initial=-np.inf), sampling.temperature)
-        for b in range(len(ranked)):
-            ranked[b] += noise(sampling.seed, b, step, cut.size)[own.start:own.stop]
     packed = np.full((len(scores), keep, 2), -np.inf)
     packed[..., 1] = cut.size                                             # no token's id: loses every tie
-    for b, row in enumerate(ranked):
-        best = np.lexsort((np.arange(len(row)), -row))[:keep]
-        packed[b, :len(best), 0], packed[b, :len(best), 1] = scores[b, best], best + own.start
+    for b, row in enumerate(scores):
+        ranked = row
+        if not sampling.greedy and not sampling.top_k:                    # the arg-max is taken after the noise
+            ranked = _with_noise(row, noise(sampling.seed, b, step, cut.size)[own.start:own.stop], sampling)
+        best = np.lexsort((np.arange(len(row)), -ranked))[:keep]
+        packed[b, :len(best), 0], packed[b, :len(best), 1] = row[best], best + own.start
     every = group.all_gather(packed, axis=1, cut=Cut(keep * group.size, group.size), site="sample", plane="sample",
                              reason=f"each rank's best {keep}, as (logit, id)")
     return every[..., 0], every[..., 1].astype(np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from minitp.comm import Communicator
 from minitp.config import ModelConfig
 from minitp.errors import ConfigError
-from minitp.placement import Parameter, Placement, Slices
+from minitp.placement import Parameter, Physical, Placement, Slices
 
 Weights = dict[str, Any]
 
@@ -59,24 +59,34 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
     if mode not in ("slice", "scatter"):
         raise ConfigError(f"weights are loaded by slice or scatter, not {mode!r}")
     weights: Weights = {}
-    arrays = group.arrays
+    arrays, homes = group.arrays, _homes(placement, group.rank)
     done, total = 0, placement.elements(group.rank) * np.dtype(dtype).itemsize
     with group.recorder.mark("load"):
-        for array in placement.physical:
-            held = arrays.xp.empty(placement.physical_shape(array, group.rank), dtype)
-            start = 0
-            for part in array.parts:
-                if mode == "slice":
-                    piece = _own_slice(source, part, placement, group.rank, dtype)
-                else:
-                    piece = _scattered(source, part, placement, group, dtype)
-                held[start:start + len(piece)] = piece if arrays.is_device(piece) else arrays.from_host(piece)
-                start += len(piece)
-            weights[array.name] = held
-            done += held.nbytes
+        for parameter in placement.parameters:                           # table order: that of the events
+            array, rows = homes[parameter.name]
+            if array.name not in weights:
+                weights[array.name] = arrays.xp.empty(placement.physical_shape(array, group.rank), dtype)
+            if mode == "slice":
+                piece = _own_slice(source, parameter, placement, group.rank, dtype)
+            else:
+                piece = _scattered(source, parameter, placement, group, dtype)
+            weights[array.name][rows] = piece if arrays.is_device(piece) else arrays.from_host(piece)
+            done += piece.nbytes
             if progress is not None:
                 progress(done, total)
     return weights
+
+
+def _homes(placement: Placement, rank: int) -> dict[str, tuple[Physical, slice]]:
+    """Where each parameter lies in this rank's memory: the physical array, and its rows there."""
+    homes = {}
+    for array in placement.physical:
+        start = 0
+        for part in array.parts:
+            stop = start + placement.shape(part, rank)[0]
+            homes[part.name] = array, slice(start, stop)
+            start = stop
+    return homes
 
 
 def _own_slice(source: Source | None, parameter: Parameter, placement: Placement, rank: int, dtype: Any) -> np.ndarray:

@@ -2,12 +2,16 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from minitp.errors import MinitpError
 from minitp.models import resolve
 from tests import toy_wheel
 from tests.mpi_world import mpi  # noqa: F401  (a fixture is found by its name)
 from tests.pmpi.counting import counting_library, mpi_counts  # noqa: F401
+
+settings.register_profile("minitp", deadline=None)       # a shared machine is slow now and then, which proves nothing
+settings.load_profile("minitp")
 
 
 @pytest.fixture(scope="session")

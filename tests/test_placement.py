@@ -168,7 +168,7 @@ def times_held(placement: Placement, parameter) -> np.ndarray:
     return held
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(models, choices)
 def test_slices_tile_each_parameter(sizes, choice):
     """A cut parameter is held once; a whole one by all; kv heads by each rank that needs them."""
@@ -186,7 +186,7 @@ def test_slices_tile_each_parameter(sizes, choice):
         int(times_held(placement, parameter).sum()) for parameter in placement.parameters)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(models, choices)
 def test_physical_arrays_hold_each_parameter_once(sizes, choice):
     """q, k, v and gate, up are stacked in this order; everything else is an array of its own; nothing twice."""
@@ -242,7 +242,7 @@ def spread(placement: Placement) -> int:
     return max(held) - min(held)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(models, st.integers(1, 12))
 def test_balanced_is_as_even_as_whole_rows_allow(sizes, ranks):
     """Each row to the rank that holds least so far: no other way ends with a lower highest or a higher lowest."""

@@ -4,16 +4,14 @@ The communicator above packs, records and checks; a transport moves. All arrays 
 arrays. Movement is of bytes (any dtype), sums are of numbers. Counts are elements per rank.
 """
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from minitp.errors import CollectiveError
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """What this rank is about to do: the ranks of a group must agree on all of it (checked mode)."""
     sequence: int
     op: str
@@ -34,6 +32,7 @@ class Transport(Protocol):
     rank: int
     size: int
     world: str                            # "threads" or "mpi"
+    patient: bool                         # True: wait without a deadline
 
     def announce(self, call: Call, checked: bool) -> int:
         """Say what comes next; with `checked`, the ranks compare it and raise CollectiveError if they differ.
@@ -62,7 +61,9 @@ class Transport(Protocol):
 
     def all_to_all(self, array: np.ndarray, send: Sequence[int], receive: Sequence[int]) -> np.ndarray: ...
 
-    def send(self, array: np.ndarray, to: int) -> None: ...
+    def send(self, array: np.ndarray, to: int) -> None:
+        """Hand `array` to rank `to`. May wait until it is received: two ranks that both send first wait for ever."""
+        ...
 
     def receive(self, array: np.ndarray, source: int) -> None:
         """Fill `array` with what `source` sends."""

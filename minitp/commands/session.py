@@ -8,7 +8,6 @@ import numpy as np
 
 from minitp.comm import Communicator
 from minitp.commands.progress import bytes_bar, no_bar
-from minitp.commands.progress import bytes_bar, no_bar
 from minitp.commands.prompts import PromptSource, read_prompts
 from minitp.config import TINY, ModelConfig
 from minitp.errors import ConfigError

@@ -33,8 +33,8 @@ class Attention:
         b, t, _ = x.shape
         h, k, e = len(self.heads), len(self.kv_heads), self.head_size
         qkv = self.qkv.forward(x, weights, ctx).reshape(b, t, h + 2 * k, e)
-        query = rotate(qkv[:, :, :h].swapaxes(1, 2), ctx)                        # B H_p T E
-        key = rotate(qkv[:, :, h:h + k].swapaxes(1, 2), ctx)                     # B K_p T E
+        turned = rotate(qkv[:, :, :h + k].swapaxes(1, 2), ctx)                   # B H_p+K_p T E
+        query, key = turned[:, :h], turned[:, h:]                                # B H_p T E, B K_p T E
         value = qkv[:, :, h + k:].swapaxes(1, 2)                                 # B K_p T E
         if ctx.cache is not None:                                                # those of all slots so far, B K_p S E
             key, value = ctx.cache.extend(self.site, key.swapaxes(1, 2), value.swapaxes(1, 2), ctx)
@@ -66,7 +66,7 @@ class Attention:
             yield local, slice(first, last)
 
 
-def rotate(x: Float[Array, "B H_p T E"], ctx: Context) -> Float[Array, "B H_p T E"]:
+def rotate(x: Float[Array, "B N T E"], ctx: Context) -> Float[Array, "B N T E"]:
     """Turn each pair (x_i, x_{i+E/2}) by its position's angle. Su et al. 2021; the pairs are halves, not neighbors."""
     if ctx.rotary is None:
         return x

@@ -18,7 +18,8 @@ class RMSNorm:
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
         weight = _of_whole_rows(x, weights, self.site)
-        inverse = 1 / ctx.xp.sqrt((x * x).mean(-1, keepdims=True) + self.eps)         # B T 1
+        mean_square = (x * x).sum(-1, keepdims=True) / x.shape[-1]                    # B T 1
+        inverse = 1 / ctx.xp.sqrt(mean_square + self.eps)
         ctx.save(self.site, x=x, inverse=inverse)
         return x * inverse * weight
 

@@ -97,13 +97,13 @@ steps = st.one_of(
 scripts = st.tuples(st.sampled_from([(4, 3, 2), (6,), (2, 6), (0, 3), ()]), st.lists(steps, min_size=2, max_size=14))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(scripts)
 def test_any_order_on_one_rank(script):
     assert run_threads(play, 1, shape=script[0], script=script[1]) == [[]]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(scripts)
 def test_any_order_on_threads(script):
     assert run_threads(play, 3, shape=script[0], script=script[1]) == [[]] * 3
