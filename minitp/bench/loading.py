@@ -24,8 +24,8 @@ _LATER = ("times and memory are those of the one process that all thread ranks s
 
 
 def load(group: Communicator, open_source: Callable[[], Source], *, files: Callable[[Source], Path | None],
-         rounds: int = 5, mode: Literal["slice", "scatter"] = "slice",
-         embedding: Literal["vocab", "hidden"] = "vocab", dtype: Any = np.float32, started: float | None = None) -> list[dict[str, Any]]:
+         rounds: int = 5, mode: Literal["slice", "scatter"] = "slice", embedding: Literal["vocab", "hidden"] = "vocab",
+         dtype: Any = np.float32, started: float | None = None) -> list[dict[str, Any]]:
     """One row per rank. Call it first thing on each rank: the time to the first token counts from the process's start.
 
     open_source  opens the model (a Checkpoint, a RandomSource); its time counts
