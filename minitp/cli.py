@@ -232,10 +232,11 @@ def trace_check(file: TraceFile) -> None:
 @app.command(rich_help_panel=MORE)
 def reshard(source: Annotated[str, typer.Argument(help="A model's name, a checkpoint, or a per-rank folder.")],
             target: Annotated[Path, typer.Argument(help="A new folder.")],
-            ranks: Annotated[int, typer.Option("--ranks", "-n", min=1, help="How many files: one per rank.")],
+            ranks: Annotated[int | None, typer.Option("--ranks", "-n", min=1, help="How many files: one per rank; left "
+                                                      "out: one folder in Hugging Face's layout.")] = None,
             embedding: EmbeddingOption = Embedding.vocab,
             cut: CutOption = CutRule.even) -> None:
-    """Write a checkpoint as one file per rank, for any number of ranks, bit for bit."""
+    """Write a checkpoint as one file per rank, for any number of ranks, or whole again; bit for bit."""
     from minitp.commands.reshard import reshard_model
     reshard_model(source, target, ranks, embedding.value, cut.value)
 

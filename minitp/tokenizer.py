@@ -154,6 +154,20 @@ class Tokenizer(ByteTokenizer):
         from minitp.tokenizer_files import from_folder
         return cls(**from_folder(Path(folder)))
 
+    def save(self, folder: str | Path) -> None:
+        """Write tokenizer.json and what goes beside it, so that `from_folder` gives the same tokenizer back."""
+        def word(token: int | None) -> str | None:
+            return None if token is None else self._backend.id_to_token(token)
+
+        with self._lock:
+            self._backend.encode_special_tokens = False
+            self._backend.save(str(Path(folder) / "tokenizer.json"))
+        config = {"bos_token": word(self.bos), "eos_token": word(next(iter(self.end_tokens), None)),
+                  "add_bos_token": self.add_bos, "chat_template": self.chat_template}
+        numbers = {"bos_token_id": self.bos, "eos_token_id": list(self.end_tokens)}
+        for name, values in (("tokenizer_config.json", config), ("generation_config.json", numbers)):
+            (Path(folder) / name).write_text(json.dumps(values, indent=1, ensure_ascii=False), encoding="utf-8")
+
     @property
     def vocab_size(self) -> int:
         return self._backend.get_vocab_size(with_added_tokens=True)

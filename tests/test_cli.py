@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,6 +157,24 @@ def test_a_full_context_ends_the_text():
 def test_random_weights_can_not_be_resharded(tmp_path):
     with pytest.raises(ConfigError, match="seed"):
         minitp("reshard", "tiny", str(tmp_path / "out"), "--ranks", "2")
+
+
+def test_resharded_to_any_number_of_ranks_and_back(tmp_path):
+    """A real layout (the reference library's) → 3 ranks → 5 ranks → one folder: the same model each time."""
+    start = str(Path(__file__).parent / "reference" / "models" / "llama-untied")
+    steps = [start]
+    for name, words in (("three", ["--ranks", "3"]), ("five", ["--ranks", "5", "--embedding", "hidden"]), ("whole", [])):
+        minitp("reshard", steps[-1], str(tmp_path / name), *words)
+        steps.append(str(tmp_path / name))
+    assert len(list((tmp_path / "five").glob("rank-*-of-5.safetensors"))) == 5
+    kept = []
+    for step in steps:
+        minitp("generate", "--model", step, "--tokens", "1,2,3", "--ranks", "2", "--world", "threads", "--logits",
+               str(tmp_path / "x.npy"), "--max-tokens", "2")
+        kept.append(np.load(tmp_path / "x.npy"))
+    assert all((logits == kept[0]).all() for logits in kept)
+    with pytest.raises(ConfigError, match="new folder"):
+        minitp("reshard", start, str(tmp_path / "three"), "--ranks", "2")
 
 
 def test_models_are_listed(model_cache):

@@ -42,7 +42,7 @@ def check_logits(logits: np.ndarray, prompt: str) -> None:
 @pytest.mark.parametrize("ranks, prompt", [(1, "plain"), (2, "chat"), (3, "mixed"), (4, "plain"), (5, "chat"),
                                            (7, "mixed")])
 def test_logits_equal_an_independent_evaluation(smollm2_path, ranks, prompt):
-    logits = run_threads(replay, ranks, path=str(smollm2_path), prompt=prompt)[-1]
+    logits = run_threads(replay, ranks, deadline=120.0, path=str(smollm2_path), prompt=prompt)[-1]
     check_logits(logits, prompt)
     if prompt == "plain":
         last = len(REFERENCE["plain_prompt"]) - 1

@@ -203,3 +203,17 @@ def test_folders_without_a_tokenizer_or_with_an_unknown_decoder_say_so(tmp_path)
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
     with pytest.raises(FileFormatError, match="decoder is WordPiece"):
         Tokenizer.from_folder(write_folder(tmp_path, backend))
+
+
+# ── written and read again ──
+
+@pytest.mark.parametrize("pre", list(WORDS))
+def test_a_saved_tokenizer_is_the_same(tmp_path, pre):
+    before = Tokenizer.from_gguf(small_gguf(pre))
+    before.save(tmp_path)
+    after = Tokenizer.from_folder(tmp_path)
+    for text in ("3333+777 don't", "  a\t\r\n", "naïve ½ 漢字 🙂", "<|im_start|>user"):
+        assert after.encode(text) == before.encode(text)
+        assert after.encode(text, special=True) == before.encode(text, special=True)
+    for name in ("bos", "add_bos", "end_tokens", "special_tokens", "chat_template", "vocab_size"):
+        assert getattr(after, name) == getattr(before, name), name

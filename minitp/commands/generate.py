@@ -138,7 +138,8 @@ def summary_line(row: dict[str, Any]) -> str:
     count = sum(map(len, row["tokens"])) if several else len(row["tokens"])
     gap = row["smallest_gap"]
     smallest = min((g for g in (gap if isinstance(gap, list) else [gap]) if g is not None), default=None)
-    speed = "" if row["tokens_per_second"] is None else f", {row['tokens_per_second']:.1f} tokens/s"
+    shown = row["tokens_per_second"] is not None and (row["world"] == "mpi" or row["ranks"] == 1)
+    speed = f", {row['tokens_per_second']:.1f} tokens/s" if shown else ""          # thread ranks are not a speed
     apart = "" if smallest is None else f", best and second logit at least {smallest:.3g} apart"
     ranks = f"{row['ranks']} rank{'s' if row['ranks'] > 1 else ''} ({row['world']})"
     return f"[{row['model']} on {ranks}: {count} tokens, {row['sync_points_per_token']} sync points each{speed}{apart}]"

@@ -1,18 +1,28 @@
-"""`minitp reshard`: any checkpoint as one file per rank, bit for bit."""
+"""`minitp reshard`: any checkpoint as one file per rank, or as one Hugging Face folder, bit for bit."""
 from pathlib import Path
 
 
-def reshard_model(source: str, target: Path, ranks: int, embedding: str, cut: str) -> None:
-    """Resolve `source`, write `target`, say what was written."""
+def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, cut: str) -> None:
+    """Resolve `source`, write `target` with its tokenizer, say what was written. `ranks` None: one whole folder."""
     from rich.console import Console
 
-    from minitp.checkpoint import open_checkpoint
-    from minitp.checkpoint.reshard import reshard
+    from minitp.checkpoint import Checkpoint
+    from minitp.checkpoint.reshard import reshard, to_hf
+    from minitp.commands.session import open_model
     from minitp.errors import ConfigError
-    from minitp.models import Bundled, resolve
+    from minitp.models import resolve
+    from minitp.tokenizer import Tokenizer
     console = Console(stderr=True)
-    found = resolve(source, console=console)
-    if isinstance(found, Bundled):
+    checkpoint, tokenizer = open_model(resolve(source, console=console))
+    if not isinstance(checkpoint, Checkpoint):
         raise ConfigError(f"{source} has no files: its weights come from a seed, at any number of ranks")
-    reshard(open_checkpoint(found), target, ranks, embedding=embedding, cut=cut)
-    console.print(f"wrote {target}: {ranks} file{'s' if ranks > 1 else ''}, one per rank", highlight=False)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(f"{target} is there already and not empty: give a new folder")
+    if ranks is None:
+        to_hf(checkpoint, target)
+    else:
+        reshard(checkpoint, target, ranks, embedding=embedding, cut=cut)
+    if isinstance(tokenizer, Tokenizer):
+        tokenizer.save(target)
+    what = "config.json and model.safetensors" if ranks is None else f"one file for each of {ranks} ranks"
+    console.print(f"wrote {target}: {what}", highlight=False)

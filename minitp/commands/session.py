@@ -59,7 +59,7 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
 
     def look() -> dict[str, Any]:
         where = resolve(options.model, console=_console())
-        source, tokenizer = _open(where)
+        source, tokenizer = open_model(where)
         config = source.config
         if options.parallel_block:
             config = _side_by_side(config, where)
@@ -72,7 +72,7 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
     if group.rank == 0 or options.load == "scatter":
         return found, held.get("source"), held.get("tokenizer")
     config = ModelConfig.from_dict(found["config"])
-    return found, RandomSource(config) if found["path"] is None else _open(Path(found["path"]))[0], None
+    return found, RandomSource(config) if found["path"] is None else open_model(Path(found["path"]))[0], None
 
 
 def open_session(group: Communicator, options: ModelOptions, prompts: PromptSource | None = None,
@@ -102,7 +102,7 @@ def _ids(prompts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(prompt) for prompt in prompts)
 
 
-def _open(where: "Path | Bundled") -> "tuple[Source, ByteTokenizer | None]":
+def open_model(where: "Path | Bundled") -> "tuple[Source, ByteTokenizer | None]":
     """The weights and, where the checkpoint brings one, the tokenizer."""
     from minitp.tokenizer import ByteTokenizer, Tokenizer
     if isinstance(where, Bundled):
