@@ -55,8 +55,6 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
     slice    every rank reads its own slices; nothing is sent (`source` on every rank)
     scatter  rank 0 reads one parameter at a time and scatters it, or broadcasts it where it is whole: for machines
              without a shared file system (`source` on rank 0, None elsewhere)
-
-    `progress` is called with each parameter's name once it is in place.
     """
     if mode not in ("slice", "scatter"):
         raise ConfigError(f"weights are loaded by slice or scatter, not {mode!r}")

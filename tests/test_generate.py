@@ -19,7 +19,7 @@ PROMPTS = ((3,), (1, 4, 2), (0, 2, 4, 4, 1, 3, 0))                       # C33's
 
 def events_of(comm) -> list[Expected]:
     """What was recorded of the planes data and sample, in the closed form's words."""
-    return [Expected(e.plane, e.op, e.site, e.phase, e.step, e.before, e.after, e.shape, e.dtype, e.payload)
+    return [Expected(**{name: getattr(e, name) for name in Expected._fields})
             for e in comm.recorder.events if e.plane != "control"]
 
 
@@ -39,7 +39,8 @@ def generated(comm, family="llama", embedding="vocab", load="slice", dtype="floa
     assert recorded == foretold, next(pair for pair in zip(recorded, foretold, strict=False) if pair[0] != pair[1])
     assert GenerationPlan.from_run(plan.to_run()) == plan
     return {"tokens": generation.tokens, "stops": generation.stops, "gaps": generation.gaps,
-            "steps": [step.tokens for step in steps], "passes": generation.passes, "events": recorded,
+            "steps": [step.tokens for step in steps], "passes": generation.passes,
+            "events": [event._asdict() for event in recorded],
             "logits": generation.kept_logits() if generation.request.keep_logits else None}
 
 
@@ -118,7 +119,7 @@ def test_prompt_and_new_tokens_never_exceed_the_context(n, length, asked, given,
         assert rank["passes"] == [["prefill", length]] + [["decode", 1]] * given       # one more, for the last's logits
     for rank in run_threads(generated, n, prompts=(prompt,), max_tokens=asked, gathered=False):
         assert rank["tokens"] == [truth] and len(rank["passes"]) == max(given, 1)
-        assert sum(event[0] == "sample" for event in rank["events"]) == given
+        assert sum(event["plane"] == "sample" for event in rank["events"]) == given
 
 
 def test_a_full_row_waits_in_a_batch():
@@ -177,16 +178,19 @@ def test_what_is_recorded_is_what_was_foretold(load, family, embedding, request_
     for n, ranks in runs.items():
         for rank in ranks:
             assert rank["tokens"] == runs[1][0]["tokens"] and rank["stops"] == ["length"] * 3
-            assert [event[:7] for event in rank["events"]] == [event[:7] for event in runs[1][0]["events"]]
-            payload = [event[-1] for event in rank["events"]]
-            assert payload == [event[-1] for event in ranks[0]["events"]]          # the same on every rank
+            assert rank["events"] == ranks[0]["events"]                   # the payload too is the same on every rank
+            assert called(rank["events"]) == called(runs[1][0]["events"])
         layers, parallel = FAMILIES[family].layers, FAMILIES[family].parallel_block
-        a_pass = [event for event in ranks[0]["events"] if event[3:5] == ["decode", 1]]
+        a_pass = [e["plane"] for e in ranks[0]["events"] if (e["phase"], e["step"]) == ("decode", 1)]
         reduced = request_.get("gathered", True) or (family == "llama-tied" and embedding == "hidden")
-        assert sum(event[0] == "data" for event in a_pass) == layers * (1 if parallel else 2) + 1 + reduced
-        assert sum(event[0] == "sample" for event in a_pass) == (not request_.get("gathered", True))
-        loads = [event for event in ranks[0]["events"] if event[3] == "load"]
+        assert a_pass.count("data") == layers * (1 if parallel else 2) + 1 + reduced
+        assert a_pass.count("sample") == (not request_.get("gathered", True))
+        loads = [e for e in ranks[0]["events"] if e["phase"] == "load"]
         assert len(loads) == (len(Placement(FAMILIES[family], n).parameters) if load == "scatter" else 0)
+
+
+def called(events: list[dict]) -> list[tuple]:
+    return [(e["op"], e["site"], e["phase"], e["step"], e["before"], e["after"]) for e in events]
 
 
 def test_a_trace_that_is_not_foretold_is_told_apart():

@@ -168,10 +168,9 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
 def plan_of(options: GenerateOptions, session: Session, generation: Generation) -> GenerationPlan:
     """What the closed form needs to foretell this run's collectives."""
     request: Request = generation.request
-    candidates = max(2, request.sampling.top_k if not request.sampling.greedy else 0)
     return GenerationPlan(session.placement, options.model.load, str(generation.dtype), len(request.prompts),
                           generation.passes, max(map(len, generation.tokens)), request.gathered, request.keep_logits,
-                          candidates)
+                          request.sampling.candidates(session.placement.vocab))
 
 
 def _pieces(session: Session, generation: Generation) -> list[list[str]]:

@@ -80,8 +80,8 @@ def test_the_activation_can_not_wait_for_the_sum():
     """act(a + b) ≠ act(a) + act(b): why a partial sum is reduced first, with numbers."""
     def both(comm):
         term = np.array([[[2.0, -3.0]]]) if comm.rank else np.array([[[-1.0, 1.0]]])
-        right = np.maximum(comm.all_reduce(Partial(term, comm), site="s", reason="r"), 0)
         wrong = comm.all_reduce(Partial(np.maximum(term, 0), comm), site="s", reason="r")
+        right = np.maximum(comm.all_reduce(Partial(term, comm), site="s", reason="r"), 0)
         return right, wrong
 
     for right, wrong in run_threads(both, 2):
