@@ -15,8 +15,8 @@ from minitp.arrays import Array
 from minitp.comm import Communicator, Partial, concatenate
 from minitp.comm.threads import ThreadTransport, ThreadWorld
 from minitp.errors import StateError
-from tests.comm.findings import Findings, numbers
-from tests.mpi_world import run_threads, worlds
+from tests.comm.findings import numbers
+from tests.mpi_world import run_threads
 
 WHY = {"site": "here", "reason": "to see whether it commutes"}
 
@@ -181,32 +181,6 @@ def used_after_a_reduce(comm, text, how):
 def test_a_consumed_partial_is_of_no_use_and_harms_no_other(text, how):
     for q in run_threads(used_after_a_reduce, 2, text=text, how=how):
         assert np.array_equal(q, terms(0)["q"] + terms(1)["q"])
-
-
-def reduced_in_pieces(comm):
-    """Disjoint views each once, in three ways, while products of the same partial live on."""
-    see, total = Findings(), sum(terms(rank)["p"] for rank in range(comm.size))
-    given = partials(comm)
-    doubled = given["p"] * 2                                           # a new partial with a buffer of its own
-    rows = [given["p"][0], given["p"][1:2], given["p"].reshape(12)[8:]]
-    see.same("last", comm.all_reduce(rows[2], **WHY), total[2])
-    see.same("first", comm.all_reduce(rows[0], **WHY), total[0])
-    see.same("middle", comm.reduce(rows[1], **WHY), total[1:2] if comm.rank == 0 else None)
-    see.same("doubled", comm.all_reduce(doubled, **WHY), total * 2)
-    nothing = given["q"][0:0]
-    see.same("an empty view", comm.all_reduce(nothing, **WHY), np.zeros((0, 4), "float32"))
-    for again in (*rows, nothing, given["p"]):
-        try:
-            comm.all_reduce(again, **WHY)
-            see.append(f"{again} was reduced twice")
-        except StateError:
-            pass
-    return list(see)
-
-
-@pytest.mark.parametrize("world", worlds(threads=(1, 3), mpi=(2,)))
-def test_disjoint_pieces_are_reduced_once_each(world):
-    assert world(reduced_in_pieces) == [[]] * world.n
 
 
 def test_another_groups_collective_refuses_it(alone):
