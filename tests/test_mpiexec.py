@@ -10,7 +10,7 @@ from minitp import environment
 from minitp.errors import LaunchError
 from minitp.launcher import mpiexec, scripts
 from minitp.launcher.mpiexec import Mpiexec, find_mpiexec, kind_of
-from minitp.launcher.output import Demultiplexer, JobOutput
+from minitp.launcher.output import Demultiplexer, JobOutput, Notices
 from minitp.launcher.scripts import relaunch, run_script, without
 from minitp.launcher.telling import name_ranks, positions
 from minitp.launcher.verdict import verdict
@@ -183,11 +183,10 @@ def test_relaunch_under_a_launcher(monkeypatch):
         run_script(__file__, ranks=2)
 
 
-@pytest.mark.parametrize(("path", "options"), [("/no/such.py", {}), (__file__, {"ranks": 0}),
-                                               (__file__, {"world": "cluster"})])
-def test_scripts_that_can_not_be_run(path, options):
+@pytest.mark.parametrize(("path", "ranks"), [("/no/such.py", 2), (__file__, 0)])
+def test_scripts_that_can_not_be_run(path, ranks):
     with pytest.raises(LaunchError):
-        run_script(path, **options)
+        run_script(path, ranks=ranks)
 
 
 # --- the output ---------------------------------------------------------------------------------------------------
@@ -229,6 +228,17 @@ def test_without_tags_everything_passes():
     assert seen[0] == "a" and seen[-1] == "ab\nc" and job.told == 1
 
 
+def test_notices_of_open_mpi_are_kept_back_and_a_scripts_own_rules_are_not():
+    written, job, rule = [], JobOutput(), b"-" * 74 + b"\n"
+    notices = Notices(written.append, job)
+    notice, own = rule + b"prterun noticed that\nsignal 9\n" + rule, rule + b"a table\n" + rule
+    for piece in (b"before\n" + notice[:90], notice[90:], own, rule + b"end"):
+        notices(piece)
+    notices.close()
+    assert b"".join(written) == b"before\n" + own + rule + b"end"
+    assert job.launcher[1:3] == ["prterun noticed that", "signal 9"]
+
+
 # --- the verdict --------------------------------------------------------------------------------------------------
 
 KILLED = ["YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"]
@@ -240,6 +250,8 @@ KILLED = ["YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"]
     (9, ["[mpiexec@vm] Exit codes: [vm] 9,0,9", *KILLED], 137, "one of ranks 0 and 2 was killed by signal 9"),
     (9, KILLED, 137, "a rank was killed by signal 9"),
     (11, ["[mpiexec@vm] Exit codes: [vm] 9,11", *KILLED], 139, "rank 1 was killed by signal 11 (SIGSEGV): a crash"),
+    (137, ["process rank 2 with PID 131 on node vm exited on", "signal 9 (Killed)."], 137, "rank 2 was killed"),
+    (7, ["   Process name: [prterun-vm-112@1,2]", "   Exit code:    7"], 7, "rank 2 ended with exit code 7"),
     (-9, [], 137, "mpiexec was killed by signal 9 (SIGKILL)"),
     (255, ["", "mpiexec: no such host"], 255, "mpiexec: no such host\nminitp: error: the job ended with exit code")])
 def test_verdicts(code, launcher, verdict_code, words):

@@ -24,10 +24,10 @@ import numpy as np
 
 from minitp.checkpoint import safetensors
 from minitp.checkpoint.checkpoint import Checkpoint, TokenizerSource
-from minitp.checkpoint.files import Slices, opened
+from minitp.checkpoint.files import opened
 from minitp.config import ModelConfig
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Parameter, Placement
+from minitp.placement import Parameter, Placement, Slices
 
 VERSION = "1"
 STALE_SECONDS = 60

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from minitp.checkpoint.files import BLOCK, Slices, TensorFile, plain_slices, shape_of, some
+from minitp.checkpoint.files import BLOCK, TensorFile, plain_slices, shape_of, some
 from minitp.checkpoint.names import Location, NameMap
 from minitp.config import ModelConfig
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Parameter, Placement
+from minitp.placement import Parameter, Placement, Slices
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 
 from minitp.errors import ConfigError, FileFormatError
+from minitp.placement import Slices
 
 BLOCK = 1 << 17
 """How many bytes of a file are held at a time where they must be converted or cut on their way to the result.
 
 Small enough that a block, its numbers and the work arrays of dequantization stay in a core's cache, and that the
 allocator reuses their memory: with 1 MiB each block was fresh pages, and dequantizing took twice as long."""
-
-Slices = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class TensorEntry:
     nbytes: int
 
 
+@runtime_checkable
 class TensorFile(Protocol):
     """What a checkpoint needs of a file of either format: a checked table of tensors, and slices of them."""
     @property

@@ -23,9 +23,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from minitp.checkpoint.files import Slices, TensorEntry, elements, likely_cause, opened, plain_slices, read_rows
+from minitp.checkpoint.files import TensorEntry, elements, likely_cause, opened, plain_slices, read_rows
 from minitp.checkpoint.safetensors import WEIGHT_DTYPES, read_floats
 from minitp.errors import FileFormatError
+from minitp.placement import Slices
 
 MAX_AXES, MAX_ALIGNMENT, MAX_NESTING = 4, 1 << 20, 4
 

@@ -21,12 +21,12 @@ from typing import Literal
 
 import numpy as np
 
-from minitp.checkpoint.files import Slices, shape_of
+from minitp.checkpoint.files import shape_of
 from minitp.config import ModelConfig
 from minitp.errors import ConfigError
-from minitp.placement import Parameter
+from minitp.placement import Parameter, Slices
 
-Order = Literal["blocks", "heads", "groups"]
+ORDERS = ("blocks", "heads", "groups")
 PARTS = {"qkv": ("q", "k", "v"), "gate_up": ("gate", "up")}
 
 
@@ -37,7 +37,7 @@ class Stored:
     transposed: bool = False
     interleaved: bool = False
     part: str = ""
-    order: Order = "blocks"
+    order: str = "blocks"
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,13 @@ class NameMap:
 
     def __post_init__(self):
         for kind, stored in self.stored.items():
-            if stored.order not in ("blocks", "heads", "groups"):
+            if stored.order not in ORDERS:
                 raise ConfigError(f"{kind}: the order {stored.order!r} of fused rows is not known; minitp reads "
                                   "blocks (q|k|v), heads (q1 k1 v1 q2 …) and groups (q… k v per kv head)")
         stem = self.stored["layers.{}.attention_norm"].tensor.split("{}")[0]
         object.__setattr__(self, "_layer", re.compile(rf"{re.escape(stem)}(\d{{1,9}})\."))
 
-    def fused(self, what: Literal["qkv", "gate_up"], tensor: str, order: Order, transposed: bool = False) -> "NameMap":
+    def fused(self, what: Literal["qkv", "gate_up"], tensor: str, order: str, transposed: bool = False) -> "NameMap":
         """This map for files that keep q, k, v (or gate, up) together in `tensor`, in the declared `order`."""
         return replace(self, stored=self.stored | fused(what, tensor, order, transposed))
 
@@ -168,7 +168,7 @@ def _rows(stored: Stored, parameter: Parameter, config: ModelConfig) -> tuple[in
     return sizes[stored.part], stride, sum(sizes[part] for part in before), stride * repeats
 
 
-def fused(what: Literal["qkv", "gate_up"], tensor: str, order: Order, transposed: bool = False) -> dict[str, Stored]:
+def fused(what: Literal["qkv", "gate_up"], tensor: str, order: str, transposed: bool = False) -> dict[str, Stored]:
     """The entries of a name map for a fused tensor."""
     if what == "gate_up" and order != "blocks":
         raise ConfigError(f"{tensor}: gate and up are read in the order blocks (gate|up), not {order!r}")

@@ -22,13 +22,13 @@ import numpy as np
 
 from minitp.checkpoint import safetensors
 from minitp.checkpoint.checkpoint import Checkpoint
-from minitp.checkpoint.files import Slices, read_json, replacing, shape_of, some
+from minitp.checkpoint.files import read_json, replacing, shape_of, some
 from minitp.checkpoint.hf_config import config_to_hf
 from minitp.checkpoint.names import HF_GPT2, HF_LLAMA
 from minitp.checkpoint.opening import open_checkpoint
 from minitp.config import ModelConfig
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Parameter, Placement
+from minitp.placement import Parameter, Placement, Slices
 
 FORMAT, VERSION = "minitp per-rank checkpoint", 1
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from minitp.checkpoint.files import (
-    Slices,
     TensorEntry,
     elements,
     likely_cause,
@@ -30,6 +29,7 @@ from minitp.checkpoint.files import (
     replacing,
 )
 from minitp.errors import ConfigError, FileFormatError
+from minitp.placement import Slices
 
 HEADER_CAP = 100_000_000
 """Bytes of header that minitp, like the reference library, reads at most; the largest models need far less."""

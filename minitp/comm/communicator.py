@@ -187,7 +187,7 @@ class Communicator:
 
     def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
              chunk: int | None = None) -> None:
-        """A copy of `array` to rank `to`, which must `receive` it; once this returns, the array may be reused."""
+        """A copy of `array` to rank `to`, which must `receive` it; may wait until then. Afterwards it may be reused."""
         host, _ = self._stage(movable(array, "send"))
         self._message("send", to, site, reason, plane, state, chunk, host, lambda: self.transport.send(host, to))
 
@@ -214,7 +214,10 @@ class Communicator:
         return json.loads(bytes(sent))
 
     def on_root(self, work: Callable[[], T], *, root: int = 0, site: str, reason: str) -> T:
-        """Let the root do `work` and share what it returns; where it fails, all ranks raise the same error."""
+        """Let the root do `work` and share what it returns; where it fails, all ranks raise the same error.
+
+        The work may be long (a download): no deadline holds while the others wait for it.
+        """
         outcome: dict[str, Any] | None = None
         failure: MinitpError | OSError | None = None
         if self.rank == root:
@@ -222,7 +225,11 @@ class Communicator:
                 outcome = {"value": work()}
             except (MinitpError, OSError) as error:
                 failure, outcome = error, {"error": type(error).__name__, "message": str(error)}
-        outcome = self.share(outcome, root=root, site=site, reason=reason)
+        self.transport.patient = True
+        try:
+            outcome = self.share(outcome, root=root, site=site, reason=reason)
+        finally:
+            self.transport.patient = False
         if failure is not None:
             raise failure
         if "error" in outcome:
@@ -266,10 +273,12 @@ class Communicator:
         self._messages[op, peer] = number + 1
         call = Call(number, op, site, _name(host.dtype), host.shape)
         enter = time.perf_counter_ns()
-        self.pending = call, enter
-        move()
-        leave = time.perf_counter_ns()
-        self.pending = None
+        self.latest, self.pending = call, (call, enter)
+        try:
+            move()
+            leave = time.perf_counter_ns()
+        finally:
+            self.pending = None
         self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
                           host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
                           wire=host.nbytes if op == "send" else 0)

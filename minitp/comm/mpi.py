@@ -10,7 +10,7 @@ import numpy as np
 
 from minitp.comm.transport import Call, check_agreement
 from minitp.environment import launcher_environment
-from minitp.errors import LaunchError
+from minitp.errors import CollectiveError, LaunchError
 
 _DIGEST, _KEY = 16, 256                # checked mode compares a digest of the call and shows the text behind it
 
@@ -42,7 +42,7 @@ class MPITransport:
     def __init__(self, comm):
         from mpi4py import MPI
         self._mpi, self._comm = MPI, comm
-        self.rank, self.size = comm.rank, comm.size
+        self.rank, self.size, self.patient = comm.rank, comm.size, False
 
     def announce(self, call: Call, checked: bool) -> int:
         if not checked or self.size == 1:
@@ -110,7 +110,11 @@ class MPITransport:
         self._comm.Send(_bytes(array), dest=to)
 
     def receive(self, array: np.ndarray, source: int) -> None:
-        self._comm.Recv(_bytes(array), source=source)
+        status = self._mpi.Status()
+        self._comm.Recv(_bytes(array), source=source, status=status)
+        if status.count != array.nbytes:                     # a longer one MPI refuses itself, a shorter one it takes
+            raise CollectiveError(f"rank {self.rank} expects {array.nbytes} bytes ({array.size} × {array.dtype}) from "
+                                  f"rank {source}, which sent {status.count}")
 
     def barrier(self) -> None:
         self._comm.Barrier()

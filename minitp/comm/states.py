@@ -14,7 +14,8 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class State:
-    """One of the four; `axis` is the cut axis of a shard."""
+    """One of the four; `axis` is the cut axis of a shard: of an activation counted from the end, as batches and rows
+    come before it; of a parameter counted from the start, as in the placement."""
     kind: Literal["whole", "shard", "partial", "on root"]
     axis: int | None = None
 

@@ -5,7 +5,8 @@ meet again so that the slots can be used anew. Sums are taken in rank order, so 
 """
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 from minitp.comm.packing import join
 from minitp.comm.transport import Call, check_agreement
 from minitp.errors import CollectiveError
+
+_LOOK_UP = 0.05                        # seconds: how often one that waits for a message looks whether all has stopped
 
 
 class RankStoppedError(Exception):
@@ -44,7 +47,7 @@ class ThreadTransport:
 
     def __init__(self, shared: ThreadWorld, rank: int):
         self.shared, self.rank, self.size = shared, rank, shared.size
-        self._checked = True
+        self._checked, self.patient = True, False
 
     def announce(self, call: Call, checked: bool) -> int:
         self.shared.calls[self.rank] = call              # rides in the deposit: no extra meeting
@@ -53,7 +56,7 @@ class ThreadTransport:
 
     def _meet(self) -> None:
         try:
-            self.shared.meeting.wait(self.shared.deadline)
+            self.shared.meeting.wait(None if self.patient else self.shared.deadline)
         except threading.BrokenBarrierError:
             if self.shared.stopped:
                 raise RankStoppedError from None
@@ -151,23 +154,36 @@ class ThreadTransport:
         return mine
 
     def send(self, array: np.ndarray, to: int) -> None:
-        self.shared.mail[self.rank, to].put(array.copy())
+        """Waits until it is received, as MPI does with large arrays: what hangs there must not pass here."""
+        received = threading.Event()
+        self.shared.mail[self.rank, to].put((array, received))
+        self._wait(lambda: received.wait(_LOOK_UP), f"send {array.size} × {array.dtype} to rank {to}")
 
     def receive(self, array: np.ndarray, source: int) -> None:
-        give_up = time.monotonic() + self.shared.deadline
-        while True:
-            if self.shared.stopped:
-                raise RankStoppedError
-            try:
-                sent = self.shared.mail[source, self.rank].get(timeout=0.05)
-                break
-            except Empty:
-                if time.monotonic() > give_up:
-                    raise self._nobody_came() from None
-        if sent.dtype != array.dtype or sent.size != array.size:
+        mail, found = self.shared.mail[source, self.rank], []
+
+        def look() -> bool:
+            with suppress(Empty):
+                found.append(mail.get(timeout=_LOOK_UP))
+            return bool(found)
+
+        self._wait(look, f"receive {array.size} × {array.dtype} from rank {source}")
+        sent, received = found[0]
+        fits = sent.dtype == array.dtype and sent.size == array.size
+        if fits:
+            array[...] = sent.reshape(array.shape)
+        received.set()
+        if not fits:
             raise CollectiveError(f"rank {self.rank} expects {array.size} × {array.dtype} from rank {source}, "
                                   f"which sent {sent.size} × {sent.dtype}")
-        array[...] = sent.reshape(array.shape)
+
+    def _wait(self, look: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + self.shared.deadline
+        while not look():
+            if self.shared.stopped:
+                raise RankStoppedError
+            if time.monotonic() > give_up:
+                raise CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s to {what}: it never came")
 
     def barrier(self) -> None:
         self._exchange(None)

@@ -32,6 +32,7 @@ class Transport(Protocol):
     rank: int
     size: int
     world: str                            # "threads" or "mpi"
+    patient: bool                         # True: wait without a deadline
 
     def announce(self, call: Call, checked: bool) -> int:
         """Say what comes next; with `checked`, the ranks compare it and raise CollectiveError if they differ.
@@ -60,7 +61,9 @@ class Transport(Protocol):
 
     def all_to_all(self, array: np.ndarray, send: Sequence[int], receive: Sequence[int]) -> np.ndarray: ...
 
-    def send(self, array: np.ndarray, to: int) -> None: ...
+    def send(self, array: np.ndarray, to: int) -> None:
+        """Hand `array` to rank `to`. May wait until it is received: two ranks that both send first wait for ever."""
+        ...
 
     def receive(self, array: np.ndarray, source: int) -> None:
         """Fill `array` with what `source` sends."""

@@ -108,12 +108,8 @@ def _open(where: "Path | Bundled") -> "tuple[Source, ByteTokenizer | None]":
     if isinstance(where, Bundled):
         return RandomSource(TINY), ByteTokenizer()
     from minitp.checkpoint import open_checkpoint
-    from minitp.checkpoint.cache import cached
-    if where.suffix == ".gguf":
-        with bytes_bar(f"dequantizing {where.name}, once") as progress:
-            checkpoint = cached(where, progress=progress)
-    else:
-        checkpoint = open_checkpoint(where)
+    with bytes_bar(f"dequantizing {where.name}, once") as progress:
+        checkpoint = open_checkpoint(where, cache=True, progress=progress)
     source = checkpoint.tokenizer_source
     if source is None:
         return checkpoint, None

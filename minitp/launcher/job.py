@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from minitp.launcher.marks import JOB_VARIABLE
 from minitp.launcher.mpiexec import Mpiexec, find_mpiexec, job_environment
-from minitp.launcher.output import Demultiplexer, JobOutput, Write, standard_sinks
+from minitp.launcher.output import Demultiplexer, JobOutput, Notices, Write, standard_sinks
 from minitp.launcher.telling import INTERRUPTED, OUT_OF_TIME
 from minitp.launcher.verdict import verdict
 
@@ -36,6 +36,7 @@ class MPIJob:
         self.ranks, self.timeout = ranks, timeout
         self.id = uuid4().hex[:12]
         found = mpiexec or find_mpiexec()
+        self._kind = found.kind
         tag = f"<minitp-{self.id[:6]} %r>" if found.tags else ""
         self.command = found.command(ranks, [sys.executable, *program], tag)
         self.environment, said = job_environment(ranks, self.id)
@@ -73,7 +74,8 @@ class MPIJob:
             return
         finally:
             self._started.set()
-        streams = ((self._process.stdout, self._out), (self._process.stderr, self._err))
+        notices = Notices(self._err, self._output) if self._kind == "openmpi" else None
+        streams = ((self._process.stdout, self._out), (self._process.stderr, notices or self._err))
         readers = [threading.Thread(target=self._read, args=(pipe, Demultiplexer(write, self._output, self._tag)),
                                     daemon=True) for pipe, write in streams]
         if self._process.stdin is not None:
@@ -84,6 +86,8 @@ class MPIJob:
             self._kill_ranks()
         for reader in readers:
             reader.join(1.0)
+        if notices is not None:
+            notices.close()
 
     def stop(self, code: int = 128 + signal.SIGTERM, words: str = "minitp: stopped") -> None:
         """Let wait() end the job and return `code`, within seconds. From any thread or a signal handler."""

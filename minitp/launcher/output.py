@@ -41,6 +41,39 @@ class JobOutput:
             self.pids[int(values[0])] = int(values[1])
 
 
+class Notices:
+    """Stands before stderr where Open MPI launches: keeps back its paragraphs, between two rules, on a job's end."""
+
+    _RULE, _OWN = b"-" * 74, (b"prterun", b"MPI_ABORT was invoked")
+
+    def __init__(self, write: Write, job: JobOutput):
+        self._write, self._job = write, job
+        self._begun, self._paragraph = b"", b""
+
+    def __call__(self, data: bytes) -> None:
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+
+    def _line(self, line: bytes) -> None:
+        rule = line.strip() == self._RULE
+        if not self._paragraph and not rule:
+            self._write(line + b"\n")
+            return
+        ends = rule and bool(self._paragraph)
+        self._paragraph += line + b"\n"
+        if ends and any(word in self._paragraph for word in self._OWN):
+            self._job.launcher += self._paragraph.decode(errors="replace").splitlines()
+            self._paragraph = b""
+        elif ends:
+            self.close()
+
+    def close(self) -> None:
+        if self._paragraph + self._begun:
+            self._write(self._paragraph + self._begun)
+        self._begun = self._paragraph = b""
+
+
 class Demultiplexer:
     """One stream of a job. `tag` (%r: the rank) stands before each piece of a rank's output; '' means no tags come.
 

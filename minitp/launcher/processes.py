@@ -117,7 +117,7 @@ class Job:
         if time.monotonic() > self.end:
             return OUT_OF_TIME, f"the run has taken longer than its {self.seconds:g} s"
         for group in self.groups:
-            pending = group.pending
+            pending = None if group.transport.patient else group.pending
             if pending is not None and time.perf_counter_ns() - pending[1] > self.deadline * 1e9:
                 return USER_ERROR, f"not every rank came within {self.deadline:g} s to {pending[0]}"
         return None
@@ -149,12 +149,13 @@ class Job:
         code = max(int(key.split()[0]) for key in failed.values())
         if self.rank == same[0]:
             _write(failure.said_by(same, self.size), code)
-        time.sleep(0.1 if self.rank == min(failed) else 1.0)      # let the others, if they differ, speak too
+        time.sleep(0.1 if self.rank == min(failed) else 2.0)      # let the others, if they differ, speak too
         self.abort(code)
 
     def abort(self, code: int) -> NoReturn:
         """End every rank of the job now. The cause has been told: what MPI would add to it goes nowhere."""
         from mpi4py import MPI
+        _wait_until_read()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
@@ -178,6 +179,19 @@ def _write(text: str, code: int) -> None:
     if text:
         os.write(2, (text + "\n").encode(errors="replace"))
     write_mark(f"told {code}")
+
+
+def _wait_until_read(seconds: float = 1.0) -> None:
+    """Until the launcher has read what this rank wrote: an abort overtakes what still lies in the pipe."""
+    try:
+        from fcntl import ioctl
+        from termios import FIONREAD
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(any(ioctl(stream, FIONREAD, bytes(4))) for stream in (1, 2)):
+            time.sleep(0.01)
+    except (ImportError, OSError):                  # no pipe, or not a system that could tell
+        pass
+    time.sleep(0.1)                                 # and passed it on
 
 
 def run_in_mpi(fn: "Callable[[Communicator], Any]", ranks: int | None, options: Options) -> list[Any]:

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 
 from minitp.launcher.telling import name_ranks
 
+# MPICH names the signal, and, asked for it, each rank's status; Open MPI the rank that ended first.
 _SIGNAL = re.compile(r"\(signal (\d+)\)")
 _CODES = re.compile(r"Exit codes: \[[^\]]*\] ([\d,]+)$")
+_DIED = re.compile(r"process rank (\d+) with PID .*exited on\s+signal (\d+)")                       # Open MPI
+_LEFT = re.compile(r"Process name: \[[^\]]*,(\d+)\]\s+Exit code: +(\d+)")
 _CRASHES = [getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
             if hasattr(signal, name)]
 
@@ -26,7 +29,12 @@ def verdict(code: int, launcher: Sequence[str]) -> tuple[int, str]:
     for rank, status in enumerate(statuses):
         if _signal(status) not in (0, 9):
             return _killed([rank], _signal(status))
-    if found := _SIGNAL.search("\n".join(launcher)):
+    said = "\n".join(launcher)
+    if found := _LEFT.search(said):
+        return int(found[2]), f"minitp: error: rank {found[1]} ended with exit code {found[2]}"
+    if found := _DIED.search(said):
+        return _killed([int(found[1])], int(found[2]))
+    if found := _SIGNAL.search(said):
         return _killed([rank for rank, status in enumerate(statuses) if _signal(status)], int(found[1]))
     return code, "\n".join([*filter(str.strip, launcher), f"minitp: error: the job ended with exit code {code}"])
 

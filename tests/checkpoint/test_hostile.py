@@ -105,7 +105,7 @@ def header_length(file: Path):
 
 
 @pytest.mark.parametrize("name", ["gguf", "llama", "gpt2", "config", "gpt2 config", "index", "ranks", "placement"])
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(apply=damage())
 def test_a_damaged_file_is_refused_or_read(models, name, apply):
     path, file, whole, header = models[name]
@@ -122,7 +122,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("name", ["config", "gpt2 config", "placement"])
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_a_field_of_any_kind_is_refused_or_read(models, name, data):
     """Any value in any field of config.json and placement.json, also in those of rotary positions."""

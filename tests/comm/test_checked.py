@@ -95,7 +95,7 @@ def passed_around(comm: Communicator):
     got = []
     for dtype in ("float64", "float16", "bool"):
         mine, theirs = np.full((2, 3), comm.rank + 1, dtype), np.empty((2, 3), dtype)
-        for turn in range(comm.size):                          # one sends at a time: MPI's send may wait for its match
+        for turn in range(comm.size):                          # one sends at a time: a send may wait for its match
             if turn == comm.rank:
                 comm.transport.send(mine, right)
                 mine[...] = 0
@@ -111,10 +111,16 @@ def agreed(comm: Communicator) -> list:
     return [[e.op, e.plane, e.payload] for e in comm.recorder.events]
 
 
+def message_of_another_size(comm: Communicator):
+    if comm.rank == 0:
+        return comm.transport.send(np.ones(3), 1)
+    return met(comm.transport.receive, np.empty(4), 0) if comm.rank == 1 else None
+
+
 def everything(comm: Communicator) -> dict[str, object]:
     return {"agreed": agreed(comm), "dtypes": mismatch(comm, "all_gather of another dtype", comm.size - 1),
             "mismatches": all_mismatches(comm), "order": out_of_order(comm), "behind": one_call_behind(comm),
-            "ring": passed_around(comm)}
+            "ring": passed_around(comm), "short": message_of_another_size(comm)}
 
 
 WORLDS = worlds(threads=(2, 3), mpi=(3,))
@@ -208,20 +214,27 @@ def test_unchecked_threads_that_differ_still_end():
     assert not isinstance(caught.value, AssertionError) and time.monotonic() - began < 5
 
 
-def message_of_another_size(comm: Communicator):
-    if comm.rank == 0:
-        comm.transport.send(np.ones(3), 1)
-    else:
-        return met(comm.transport.receive, np.empty(4), 0)
-
-
 def message_that_never_comes(comm: Communicator):
     return met(comm.transport.receive, np.empty(4), 0) if comm.rank else None
 
 
-def test_messages_between_threads():
-    assert "expects 4 × float64 from rank 0, which sent 3 × float64" in run_threads(message_of_another_size, 2)[1]
-    assert "waited 0.2 s" in run_threads(message_that_never_comes, 2, deadline=0.2)[1]
+def both_send_first(comm: Communicator):
+    return met(comm.transport.send, np.ones(2), 1 - comm.rank)
+
+
+def test_threads_that_wait_for_a_message_say_which():
+    message = run_threads(message_that_never_comes, 2, deadline=0.1)[1]
+    assert "rank 1 waited 0.1 s to receive 4 × float64 from rank 0" in message
+    for rank, message in enumerate(run_threads(both_send_first, 2, deadline=0.1)):
+        assert f"rank {rank} waited 0.1 s to send 2 × float64 to rank {1 - rank}" in message
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_message_of_another_size_is_no_message(world):
+    """MPI takes one that is shorter than was expected, and leaves the rest of the array as it was."""
+    expected = {"threads": "expects 4 × float64 from rank 0, which sent 3 × float64",
+                "mpi": "expects 32 bytes (4 × float64) from rank 0, which sent 24"}[world.kind]
+    assert expected in found(world, "short")[1]
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -254,3 +267,17 @@ def test_no_lower_case_method_of_mpi4py_is_called():
                   and ast.unparse(node.func.value) in ("self._comm", "comm", "world", "MPI.COMM_WORLD")}
         assert not called & PICKLING, f"{path}: {called & PICKLING}"
     assert "mpi.py" in holders
+
+
+def test_a_long_work_of_the_root_is_waited_for():
+    """A download may take longer than any collective may."""
+    def fetching(comm):
+        return comm.on_root(lambda: time.sleep(0.8) or "done", site="model", reason="fetch")
+
+    def dawdling(comm):
+        time.sleep(0.8 * (comm.rank == 0))
+        comm.barrier(site="model", reason="meet")
+
+    assert run_threads(fetching, 3, deadline=0.4) == ["done"] * 3
+    with pytest.raises(CollectiveError):
+        run_threads(dawdling, 2, deadline=0.4)

@@ -1,0 +1,50 @@
+"""`minitp bench`: one JSON row per line, printed by rank 0."""
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitp.comm import Communicator
+from minitp.commands.session import ModelOptions, find_model, open_session
+from minitp.errors import ConfigError
+from minitp.weights import Source
+
+Rows = list[dict[str, Any]]
+
+
+def bench_on_rank(group: Communicator, what: str, options: ModelOptions, rounds: int, tokens: int) -> None:
+    """Measure on every rank; rank 0 prints."""
+    rows = _collective(group) if what == "collective" else _with_model(group, what, options, rounds, tokens)
+    if group.rank == 0:
+        for row in rows:
+            print(json.dumps(row))
+
+
+def _collective(group: Communicator) -> Rows:
+    from minitp.bench import collective, recording
+    return [*collective(group), *recording(group)]
+
+
+def _opened(group: Communicator, options: ModelOptions) -> Source:
+    source = find_model(group, options)[1]
+    if source is None:
+        raise ConfigError("bench load reads slices on every rank: leave out --load scatter")
+    return source
+
+
+def _files(source: Any) -> Path | None:
+    """What a checkpoint reads its weights from: its float32 copy where it has one."""
+    return getattr(source, "copy", None) or getattr(source, "path", None)
+
+
+def _with_model(group: Communicator, what: str, options: ModelOptions, rounds: int, tokens: int) -> Rows:
+    from minitp import bench
+    dtype = np.dtype(options.dtype)
+    if what == "load":
+        rows = bench.load(group, lambda: _opened(group, options), files=_files, rounds=rounds, dtype=dtype)
+        return [row | {"model": Path(options.model).name} for row in rows]
+    session, _ = open_session(group, options)
+    measure = bench.decode if what == "decode" else bench.prefill
+    rows = measure(session.model, session.weights, tokens=tokens, rounds=rounds, dtype=dtype)
+    return [row | {"model": session.name} for row in rows]
