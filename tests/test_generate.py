@@ -159,7 +159,7 @@ def test_what_a_model_can_not_do_is_refused_on_all_ranks_alike(asked, message):
 # --- the trace, and the same tokens everywhere -----------------------------------------------------------------------
 
 RUNS = [
-    ("llama", "vocab", {}), ("llama", "hidden", {"gathered": False}),
+    ("llama", "vocab", {"dtype": "float32"}), ("llama", "hidden", {"gathered": False}),
     ("llama-tied", "hidden", {"gathered": False, "sampling": {"temperature": 1.0, "top_k": 3, "seed": 4}}),
     ("llama-tied", "vocab", {"gathered": False, "sampling": {"temperature": 1.0, "seed": 5}}),
     ("gpt2", "hidden", {"keep_logits": True}), ("gpt2", "vocab", {"sampling": {"temperature": 2.0, "top_p": 0.9}}),
