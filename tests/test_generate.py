@@ -55,7 +55,7 @@ def greedy(family: str, prompt: tuple[int, ...], steps: int) -> tuple[list[int],
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("family", "embedding"), [("llama", "vocab"), ("gpt2", "hidden"), ("mqa", "hidden")])
-@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 3])
 def test_a_batch_of_unequal_prompts_is_each_alone(n, family, embedding):
     """C33, C35, C34: right-padded in one batch with a cache, every step of every row equals the row by itself, computed
     plainly; nothing that isn't padding is NaN."""
@@ -108,16 +108,15 @@ FULL = FAMILIES["llama"].positions                                       # 24
 @pytest.mark.parametrize(("length", "asked", "given", "stop"), [
     (FULL - 1, 5, 1, "context"), (FULL - 3, 5, 3, "context"), (FULL - 3, 3, 3, "length"), (FULL, 5, 0, "context"),
     (FULL, 0, 0, "length"), (3, 0, 0, "length"), (1, 1, 1, "length"), (1, 10_000_000, FULL - 1, "context")])
-@pytest.mark.parametrize("n", [1, 3])
-def test_prompt_and_new_tokens_never_exceed_the_context(n, length, asked, given, stop):
+def test_prompt_and_new_tokens_never_exceed_the_context(length, asked, given, stop):
     """C31, C32: prompts of max - 1 and max tokens, and a generation that reaches the end in its middle."""
     prompt = tuple(i % 5 for i in range(length))
     truth, logits = greedy("llama", prompt, given)
-    for rank in run_threads(generated, n, prompts=(prompt,), max_tokens=asked, keep_logits=True):
+    for rank in run_threads(generated, 2, prompts=(prompt,), max_tokens=asked, keep_logits=True):
         assert rank["tokens"] == [truth] and rank["stops"] == [stop]
         np.testing.assert_allclose(rank["logits"], logits, rtol=0, atol=1e-10)
         assert rank["passes"] == [["prefill", length]] + [["decode", 1]] * given       # one more, for the last's logits
-    for rank in run_threads(generated, n, prompts=(prompt,), max_tokens=asked, gathered=False):
+    for rank in run_threads(generated, 1, prompts=(prompt,), max_tokens=asked, gathered=False):
         assert rank["tokens"] == [truth] and len(rank["passes"]) == max(given, 1)
         assert sum(event["plane"] == "sample" for event in rank["events"]) == given
 
@@ -160,7 +159,7 @@ def test_what_a_model_can_not_do_is_refused_on_all_ranks_alike(asked, message):
 # --- the trace, and the same tokens everywhere -----------------------------------------------------------------------
 
 RUNS = [
-    ("llama", "vocab", {}), ("llama", "hidden", {"gathered": False}),
+    ("llama", "vocab", {"dtype": "float32"}), ("llama", "hidden", {"gathered": False}),
     ("llama-tied", "hidden", {"gathered": False, "sampling": {"temperature": 1.0, "top_k": 3, "seed": 4}}),
     ("llama-tied", "vocab", {"gathered": False, "sampling": {"temperature": 1.0, "seed": 5}}),
     ("gpt2", "hidden", {"keep_logits": True}), ("gpt2", "vocab", {"sampling": {"temperature": 2.0, "top_p": 0.9}}),
@@ -169,12 +168,12 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("family", "embedding", "request_"), RUNS)
-@pytest.mark.parametrize("load", ["slice", "scatter"])
-def test_what_is_recorded_is_what_was_foretold(load, family, embedding, request_):
+def test_what_is_recorded_is_what_was_foretold(family, embedding, request_):
     """Count, order, states, shapes, dtype and payload of every event; one rank makes as many as several, and the tokens
     are the same. (Each rank compares; see `generated`.)"""
-    runs = {n: run_threads(generated, n, family=family, embedding=embedding, load=load, prompts=PROMPTS, max_tokens=3,
-                           **request_) for n in (1, 3, 5)}
+    load = "slice" if embedding == "vocab" else "scatter"
+    runs = {n: run_threads(generated, n, family=family, embedding=embedding, load=load, prompts=PROMPTS, max_tokens=2,
+                           **request_) for n in (1, 4)}
     for n, ranks in runs.items():
         for rank in ranks:
             assert rank["tokens"] == runs[1][0]["tokens"] and rank["stops"] == ["length"] * 3
@@ -238,7 +237,7 @@ def test_float32_is_close_to_float64():
 
 def test_random_weights_generate_the_same_at_any_number_of_ranks():
     """A45 through the model: 50 tokens at temperature 1."""
-    config = replace(FAMILIES["llama"], positions=64)
+    config = replace(FAMILIES["llama"], positions=64, layers=1)
 
     def tokens(comm, gathered):
         placement = Placement(config, comm.size)

@@ -15,10 +15,11 @@ from tests.families import FAMILIES, LLAMA, FullSource, plain_forward, plain_wei
 from tests.mpi_world import run_threads
 
 IDS = np.array([[1, 4, 2, 0, 3, 4, 1], [3, 3, 0, 1, 2, 4, 4]])        # in every family's vocabulary
+LAST = [6, 2]                                                            # whose logits are asked for, of each row
 LAYOUTS = [(name, embedding) for name in FAMILIES for embedding in ("vocab", "hidden")]
-RANKS = (2, 3, 4, 5, 7, 8, 11, 16)
+RANKS = (2, 3, 4, 5, 7, 8, 11, 16, 1)
 SPLITS = sorted({(n, *layout) for i, layout in enumerate(LAYOUTS)
-                 for n in (1, RANKS[i % 8], RANKS[(i + 3) % 8])})             # each layout on three numbers of ranks
+                 for n in (RANKS[i % 9], RANKS[(i + 3) % 9])})                # each layout on two numbers of ranks
 
 
 def built(comm: Communicator, family: str, embedding: str = "vocab", cut: str = "even", load: str = "slice"):
@@ -35,19 +36,19 @@ def positions_of(ids: np.ndarray, start: int = 0) -> np.ndarray:
 
 
 def forwards(comm: Communicator, **layout: str):
-    """Logits in four ways: at once, as shards, the last row alone, and token by token with a cache."""
+    """Logits in three ways: at once, as shards of the last rows alone, and in steps with a cache."""
     config, model, weights = built(comm, **layout)
     ctx = plan_pass(config, positions_of(IDS), dtype=np.float64)
     whole = model.forward(IDS, weights, ctx)
+    ctx = plan_pass(config, positions_of(IDS), dtype=np.float64, last=np.array(LAST))
     shard = model.forward(IDS, weights, ctx, gathered=False)
-    last = model.forward(IDS, weights, plan_pass(config, positions_of(IDS), dtype=np.float64, last=np.array([6, 2])))
     cache, steps = KVCache(2, IDS.shape[1], np.float64), []
-    for start, stop in ((0, 3), (3, 4), (4, 7)):                      # a prompt, a token, several at once
+    for start, stop in ((0, 4), (4, 5), (5, 7)):                      # a prompt, a token, several at once
         part = IDS[:, start:stop]
         ctx = plan_pass(config, positions_of(part, start), dtype=np.float64, cache=cache)
         steps.append(model.forward(part, weights, ctx).array)
     return {"whole": whole.array, "shard": shard.array, "cut": list(shard.cut.sizes) if shard.cut else None,
-            "last": last.array, "steps": np.concatenate(steps, axis=1),
+            "steps": np.concatenate(steps, axis=1),
             "events": [(e.op, e.site, e.before, e.after) for e in comm.recorder.events if e.plane == "data"]}
 
 
@@ -64,12 +65,11 @@ def test_the_split_model_is_the_plain_one(n, family, embedding, expected):
     for rank in ranks:
         for way in ("whole", "steps"):
             np.testing.assert_allclose(rank[way], truth, rtol=0, atol=1e-10)
-        np.testing.assert_allclose(rank["last"][:, 0], truth[[0, 1], [6, 2]], rtol=0, atol=1e-10)
         assert np.array_equal(rank["whole"], ranks[0]["whole"]), "the ranks part ways"
         assert rank["events"] == ranks[0]["events"]
         assert rank["cut"] == [len(Placement(FAMILIES[family], n).vocab.of(r)) for r in range(n)]
     together = np.concatenate([rank["shard"] for rank in ranks], axis=-1)
-    np.testing.assert_allclose(together, truth, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(together[:, 0], truth[[0, 1], LAST], rtol=0, atol=1e-10)
 
 
 def test_a_bias_or_norm_that_is_not_counted_once_would_show(expected):
@@ -99,7 +99,7 @@ def counted(comm: Communicator, config: dict, embedding: str, ids: np.ndarray):
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 100), (8, 3)], ids=["a token", "a prompt of 100", "a batch of 8"])
 @pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("layers", [1, 4])
+@pytest.mark.parametrize("layers", [3])
 def test_sync_points_whatever_a_pass_carries(layers, n, shape):
     """2L + 2 with gathered logits, 2L + 1 with shards; a parallel block has one sync point: L + 2."""
     llama = replace(LLAMA, layers=layers, positions=100)
@@ -130,7 +130,7 @@ def loaded(comm: Communicator, family: str, embedding: str, cut: str):
     return sliced
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 7])
+@pytest.mark.parametrize("n", [1, 5])
 @pytest.mark.parametrize(("family", "embedding", "cut"), [
     ("llama", "vocab", "even"), ("llama-tied", "hidden", "balanced"), ("mqa", "hidden", "even"),
     ("gpt2", "vocab", "balanced"), ("parallel", "hidden", "even")])

@@ -162,13 +162,18 @@ class Communicator:
     def broadcast(self, array: Any, *, shape: tuple[int, ...], dtype: Any, root: int = 0, site: str, reason: str,
                   plane: str = "data") -> Any:
         """on root → whole: every rank gets the root's array (None on the others)."""
+        host = self._broadcast(array, tuple(shape), np.dtype(dtype), root, site, reason, plane)
+        return array if self.rank == root else self.arrays.from_host(host)
+
+    def _broadcast(self, array: Any, shape: tuple[int, ...], dtype: np.dtype, root: int, site: str, reason: str,
+                   plane: str) -> np.ndarray:
+        """The host's half of it; a control message needs no more."""
         check_root("broadcast", site, root, self.size)
-        dtype = np.dtype(dtype)
         if self.rank == root:
             host, _ = self._stage(movable(array, "broadcast"))
-            if host.shape != tuple(shape) or host.dtype != dtype:
+            if host.shape != shape or host.dtype != dtype:
                 raise CollectiveError(f"broadcast at {site}: the root holds {host.shape} {host.dtype}, "
-                                      f"announced was {tuple(shape)} {dtype}")
+                                      f"announced was {shape} {dtype}")
         else:
             host = np.empty(shape, dtype)
 
@@ -176,8 +181,7 @@ class Communicator:
             self.transport.broadcast(host, root)
             return host
 
-        moved = self._run("broadcast", site, reason, plane, tuple(shape), dtype, host.nbytes, move, root=root)
-        return array if self.rank == root else self.arrays.from_host(moved)
+        return self._run("broadcast", site, reason, plane, shape, dtype, host.nbytes, move, root=root)
 
     # --- one rank → another --------------------------------------------------------------------------------------
 
@@ -204,10 +208,9 @@ class Communicator:
     def share(self, value: T | None, *, root: int = 0, site: str, reason: str) -> T:
         """The root's `value` (plain data, as JSON) on every rank: two control broadcasts, its length and its text."""
         text = np.frombuffer(json.dumps(value).encode(), np.uint8) if self.rank == root else None
-        length = self.broadcast(None if text is None else np.array([text.size]), shape=(1,), dtype=np.int64, root=root,
-                                site=site, reason=reason, plane="control")
-        sent = self.broadcast(text, shape=(int(length[0]),), dtype=np.uint8, root=root, site=site, reason=reason,
-                              plane="control")
+        size = None if text is None else np.array([text.size])
+        length = self._broadcast(size, (1,), np.dtype(np.int64), root, site, reason, "control")
+        sent = self._broadcast(text, (int(length[0]),), np.dtype(np.uint8), root, site, reason, "control")
         return json.loads(bytes(sent))
 
     def on_root(self, work: Callable[[], T], *, root: int = 0, site: str, reason: str) -> T:

@@ -176,7 +176,11 @@ def test_what_does_not_commute_with_the_sum_is_refused():
 
 # --- what layers leave for an observer ------------------------------------------------------------------------------
 
-def observed(comm, embedding):
+def observed(comm):
+    return [observed_pass(comm, embedding) for embedding in ("vocab", "hidden")]
+
+
+def observed_pass(comm, embedding):
     """A pass with a cache that keeps every array the layers leave; then a second one, to see who writes into them."""
     model, weights, _ = parts(comm, embedding)
     kept, cache = Kept(), KVCache(1, 8, np.float64)
@@ -194,8 +198,7 @@ def observed(comm, embedding):
 @pytest.mark.parametrize("world", worlds(threads=(1, 2, 5), mpi=(3,)))
 def test_an_observer_sees_the_layers_arrays_and_they_stay(world):
     """Nothing that a layer leaves is overwritten by a sum made in place, or by a later pass."""
-    for embedding in ("vocab", "hidden"):
-        ranks = world(observed, embedding=embedding)
+    for embedding, ranks in zip(("vocab", "hidden"), zip(*world(observed), strict=True), strict=True):
         placement = Placement(CONFIG, world.n, embedding)
         for rank, seen in enumerate(ranks):
             assert seen["changed"] == []
