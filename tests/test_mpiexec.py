@@ -134,7 +134,7 @@ def fake_mpiexec(folder, version):
 def test_an_mpiexec_from_the_path_must_fit_the_library(tmp_path, monkeypatch):
     path = fake_mpiexec(tmp_path / "bin", "mpiexec (Open MPI) 5.0.11")
     monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
-    monkeypatch.setattr(mpiexec, "_beside", lambda: None)
+    monkeypatch.setattr(mpiexec, "beside_python", lambda: None)
     monkeypatch.setattr(mpiexec, "find_spec", lambda name: name)
     monkeypatch.setattr(mpiexec, "_library", lambda: "mpich")
     with pytest.raises(LaunchError, match=r"is openmpi's, but mpi4py here uses mpich.*rank 0 of 1"):
@@ -145,7 +145,7 @@ def test_an_mpiexec_from_the_path_must_fit_the_library(tmp_path, monkeypatch):
 
 def test_no_mpiexec(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(mpiexec, "_beside", lambda: None)
+    monkeypatch.setattr(mpiexec, "beside_python", lambda: None)
     monkeypatch.setattr(mpiexec, "find_spec", lambda name: name)
     with pytest.raises(LaunchError, match="no mpiexec, neither beside this Python nor on the PATH"):
         find_mpiexec()

@@ -18,12 +18,11 @@ MOST_CALLS, BYTES_PER_CASE = 200, 2**27                 # large messages are sen
 _WHY: dict[str, Any] = {"site": "bench", "reason": "measure how long it takes"}
 
 
-def collective(group: Communicator, *, ops: Sequence[str] = OPS, sizes: Sequence[int] = SIZES, calls: int = MOST_CALLS,
-               sync_points: float | None = None, step_milliseconds: float | None = None) -> list[dict[str, Any]]:
+def collective(group: Communicator, *, ops: Sequence[str] = OPS, sizes: Sequence[int] = SIZES, calls: int = MOST_CALLS
+               ) -> list[dict[str, Any]]:
     """One row per op and size (bytes of the whole array, float32): µs through minitp, and of the bare call (the limit).
 
-    The two alternate, call by call; ranks begin each together, and the slowest rank's time counts. The last row is the
-    cost of recording.
+    The two alternate, call by call; ranks begin each together, and the slowest rank's time counts.
     """
     check_rounds(calls)
     wrong = [str(size) for size in sizes if size < 4 or size % 4] + [op for op in ops if op not in OPS]
@@ -35,7 +34,7 @@ def collective(group: Communicator, *, ops: Sequence[str] = OPS, sizes: Sequence
             for size in sizes:
                 through, alone = _case(group, op, size // 4)
                 rows.append(_row(group, op, size, *_timed(group, through, alone, _calls(size, calls))))
-    return rows + recording(group, sync_points, step_milliseconds)
+    return rows
 
 
 def recording(group: Communicator, sync_points: float | None = None,

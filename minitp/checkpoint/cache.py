@@ -93,8 +93,9 @@ def cached(path: Path, folder: Path | None = None, progress: Callable[[int, int]
 
 
 def cache_folder() -> Path:
-    from platformdirs import user_cache_path
-    return user_cache_path("minitp") / "weights"
+    """Beside the fetched models: MINITP_CACHE moves both."""
+    from minitp.models import cache_folder as models
+    return models().parent / "weights"
 
 
 def fingerprint(path: Path) -> str:

