@@ -163,8 +163,8 @@ def test_resharded_to_any_number_of_ranks_and_back(tmp_path):
     """A real layout (the reference library's) → 3 ranks → 5 ranks → one folder: the same model each time."""
     start = str(Path(__file__).parent / "reference" / "models" / "llama-untied")
     steps = [start]
-    for name, words in (("three", ["--ranks", "3"]), ("five", ["--ranks", "5", "--embedding", "hidden"]), ("whole", [])):
-        minitp("reshard", steps[-1], str(tmp_path / name), *words)
+    for name, words in (("three", "--ranks 3"), ("five", "--ranks 5 --embedding hidden"), ("whole", "")):
+        minitp("reshard", steps[-1], str(tmp_path / name), *words.split())
         steps.append(str(tmp_path / name))
     assert len(list((tmp_path / "five").glob("rank-*-of-5.safetensors"))) == 5
     kept = []

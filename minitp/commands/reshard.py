@@ -8,12 +8,12 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
 
     from minitp.checkpoint import Checkpoint
     from minitp.checkpoint.reshard import reshard, to_hf
-    from minitp.commands.session import open_model
+    from minitp.commands.session import open_source, open_tokenizer
     from minitp.errors import ConfigError
     from minitp.models import resolve
     from minitp.tokenizer import Tokenizer
     console = Console(stderr=True)
-    checkpoint, tokenizer = open_model(resolve(source, console=console))
+    checkpoint = open_source(resolve(source, console=console))
     if not isinstance(checkpoint, Checkpoint):
         raise ConfigError(f"{source} has no files: its weights come from a seed, at any number of ranks")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -22,6 +22,7 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
         to_hf(checkpoint, target)
     else:
         reshard(checkpoint, target, ranks, embedding=embedding, cut=cut)
+    tokenizer = open_tokenizer(checkpoint)
     if isinstance(tokenizer, Tokenizer):
         tokenizer.save(target)
     what = "config.json and model.safetensors" if ranks is None else f"one file for each of {ranks} ranks"

@@ -59,8 +59,8 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
 
     def look() -> dict[str, Any]:
         where = resolve(options.model, console=_console())
-        source, tokenizer = open_model(where)
-        config = source.config
+        source = open_source(where)
+        tokenizer, config = open_tokenizer(source), source.config
         if options.parallel_block:
             config = _side_by_side(config, where)
             source = RandomSource(config)
@@ -72,7 +72,7 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
     if group.rank == 0 or options.load == "scatter":
         return found, held.get("source"), held.get("tokenizer")
     config = ModelConfig.from_dict(found["config"])
-    return found, RandomSource(config) if found["path"] is None else open_model(Path(found["path"]))[0], None
+    return found, RandomSource(config) if found["path"] is None else open_source(Path(found["path"])), None
 
 
 def open_session(group: Communicator, options: ModelOptions, prompts: PromptSource | None = None,
@@ -102,19 +102,24 @@ def _ids(prompts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(prompt) for prompt in prompts)
 
 
-def open_model(where: "Path | Bundled") -> "tuple[Source, ByteTokenizer | None]":
-    """The weights and, where the checkpoint brings one, the tokenizer."""
-    from minitp.tokenizer import ByteTokenizer, Tokenizer
+def open_source(where: "Path | Bundled") -> Source:
+    """The weights: a checkpoint (a quantized one through its float32 copy), or the bundled model's random ones."""
     if isinstance(where, Bundled):
-        return RandomSource(TINY), ByteTokenizer()
+        return RandomSource(TINY)
     from minitp.checkpoint import open_checkpoint
     with bytes_bar(f"dequantizing {where.name}, once") as progress:
-        checkpoint = open_checkpoint(where, cache=True, progress=progress)
-    source = checkpoint.tokenizer_source
-    if source is None:
-        return checkpoint, None
-    return checkpoint, (Tokenizer.from_folder(source.path) if source.metadata is None
-                        else Tokenizer.from_gguf(source.metadata))
+        return open_checkpoint(where, cache=True, progress=progress)
+
+
+def open_tokenizer(source: Source) -> "ByteTokenizer | None":
+    """The tokenizer that a checkpoint brings, None where it brings none; a byte is a token of the bundled model."""
+    from minitp.tokenizer import ByteTokenizer, Tokenizer
+    if isinstance(source, RandomSource):
+        return ByteTokenizer()
+    found = getattr(source, "tokenizer_source", None)
+    if found is None:
+        return None
+    return Tokenizer.from_folder(found.path) if found.metadata is None else Tokenizer.from_gguf(found.metadata)
 
 
 def _side_by_side(config: ModelConfig, where: "Path | Bundled") -> ModelConfig:
