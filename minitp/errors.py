@@ -21,6 +21,10 @@ class CollectiveError(MinitpError, RuntimeError):
     """Ranks disagree about a collective, or one never arrived."""
 
 
+class NumericsError(MinitpError, ArithmeticError):
+    """A computation left the numbers: NaN where there must be none."""
+
+
 class LaunchError(MinitpError, RuntimeError):
     """Ranks could not be started, or were started in a way that can't work."""
 

@@ -11,7 +11,7 @@ from math import isfinite
 import numpy as np
 
 from minitp.comm import Communicator
-from minitp.errors import ConfigError
+from minitp.errors import ConfigError, NumericsError
 from minitp.layers import Logits
 from minitp.placement import Cut
 
@@ -62,6 +62,9 @@ class Choice:
 def choose(logits: Logits, sampling: Sampling, step: int, group: Communicator) -> Choice:
     """The next tokens, from logits (B, 1, V) whole or sharded. With shards: one exchange in the plane `sample`."""
     scores = group.arrays.to_host(logits.array)[:, -1, :]
+    if np.isnan(scores).any():
+        raise NumericsError(f"the logits of token {step} hold NaN, so no token is the best: the weights hold NaN or "
+                            "infinities, or the activations overflowed. --dtype float64 tells the two apart")
     if logits.cut is None:
         ids = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     else:

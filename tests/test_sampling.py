@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitp.errors import ConfigError
+from minitp.errors import ConfigError, NumericsError
 from minitp.layers import Logits
 from minitp.placement import Cut
 from minitp.sampling import Sampling, choose, noise
@@ -140,6 +140,14 @@ def test_any_temperature_is_finite(n, temperature):
                 assert len(picked) >= 3 and not np.isnan(gaps).any()
             else:
                 assert picked == {1} and ("top_p" in extra or np.abs(np.array(gaps) - 0.25).max() < 1e-3)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS[:3], ids=str)
+def test_nan_is_told_and_never_a_token(sampling):
+    logits = logits_of(1, 1, 7)
+    logits[0, 0, 5] = np.nan                                              # on the last of three shards
+    with pytest.raises(NumericsError, match="hold NaN"):
+        run_threads(chosen, 3, logits=logits, sampling=sampling)
 
 
 # --- the distribution ------------------------------------------------------------------------------------------------
