@@ -3,8 +3,10 @@
 Vaswani et al. 2017, section 3.2; grouped queries: Ainslie et al. 2023. A rank holds whole query heads and the kv heads
 that these need; a kv head needed by two ranks is held by both. A rank may hold no head at all.
 """
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from jaxtyping import Float
@@ -13,6 +15,8 @@ from minitp.arrays import Array
 from minitp.comm import Partial
 from minitp.context import Context
 from minitp.layers.linear import ColumnParallelLinear, RowParallelLinear
+
+QUERIES = 512           # that attend at once: the scores of a long prompt against itself would take tokens² × heads
 
 
 @dataclass(frozen=True)
@@ -43,27 +47,43 @@ class Attention:
 
     def attend(self, query: Float[Array, "B H_p T E"], key: Float[Array, "B K_p S E"], value: Float[Array, "B K_p S E"],
                ctx: Context) -> Float[Array, "B T {self.o.inputs}"]:
-        """softmax(q kᵀ / √E) v, one kv head at a time with all the query heads that share it."""
+        """softmax(q kᵀ / √E) v: every kv head with all the query heads that share it, QUERIES tokens at a time."""
         b, h, t, e = query.shape
         query = query * query.dtype.type(e ** -0.5)                              # before the product: no overflow
         y = ctx.xp.empty((b, t, h, e), query.dtype)
-        for kv_head, shared in self.groups():
-            q = query[:, shared].reshape(b, -1, e)                               # B gT E: g heads, one product
-            scores = (q @ key[:, kv_head].swapaxes(1, 2)).reshape(b, -1, t, key.shape[2])       # B g T S
-            if ctx.mask is not None:
-                scores = ctx.xp.where(ctx.mask, scores, scores.dtype.type("-inf"))
-            probability = softmax(scores, ctx.xp)
-            head = (probability.reshape(b, -1, key.shape[2]) @ value[:, kv_head]).reshape(b, -1, t, e)
-            y[:, :, shared] = head.swapaxes(1, 2)
+        for kv, shared, g in self.groups:                                        # n kv heads, g query heads to each
+            for first in range(0, t, QUERIES):
+                some = slice(first, min(first + QUERIES, t))
+                q = query[:, shared, some].reshape(b, kv.stop - kv.start, -1, e)                # B n gT E
+                scores = q @ key[:, kv].swapaxes(2, 3)                                          # B n gT S
+                if ctx.mask is not None:
+                    scores = hide(scores, ctx.mask[:, :, some], g, ctx.xp)
+                head = softmax(scores, ctx.xp) @ value[:, kv]                                   # B n gT E
+                y[:, some, shared] = head.reshape(b, -1, some.stop - first, e).swapaxes(1, 2)
         ctx.save(self.site, query=query, key=key, value=value, y=y)
         return y.reshape(b, t, h * e)
 
-    def groups(self) -> Iterator[tuple[int, slice]]:
-        """(kv head, the query heads that share it), both by their local numbers on this rank."""
-        for local, kv_head in enumerate(self.kv_heads):
-            first = max(self.heads.start, kv_head * self.heads_per_kv) - self.heads.start
-            last = min(self.heads.stop, (kv_head + 1) * self.heads_per_kv) - self.heads.start
-            yield local, slice(first, last)
+    @cached_property
+    def groups(self) -> tuple[tuple[slice, slice, int], ...]:
+        """(kv heads, the query heads that share them, how many share each), by their local numbers on this rank.
+
+        Kv heads with equally many query heads here stand together: all of them are one batch of products. At its edges
+        a rank may hold fewer query heads of a kv head, and other ranks the rest.
+        """
+        owner = [head // self.heads_per_kv for head in self.heads]
+        found, kv, head = [], 0, 0
+        for g, alike in groupby(owner.count(kv_head) for kv_head in self.kv_heads):
+            n = len(list(alike))
+            found.append((slice(kv, kv + n), slice(head, head + n * g), g))
+            kv, head = kv + n, head + n * g
+        return tuple(found)
+
+
+def hide(scores: Float[Array, "B n gT S"], mask: Any, g: int, xp: Any) -> Float[Array, "B n gT S"]:
+    """-∞ where a query may not look. The mask, (B, 1, T, S), is the same for all heads."""
+    b, n, _, s = scores.shape
+    by_head = scores.reshape(b, n, g, -1, s)
+    return xp.where(mask[:, None], by_head, by_head.dtype.type("-inf")).reshape(scores.shape)
 
 
 def rotate(x: Float[Array, "B N T E"], ctx: Context) -> Float[Array, "B N T E"]:

@@ -57,6 +57,31 @@ def test_heads_summed_are_the_plain_attention(n, case):
         assert events == ["all_reduce o: partial → whole"] * 4            # attention itself sends nothing
 
 
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_a_long_prompt_attends_some_queries_at_a_time(n, monkeypatch):
+    """The same numbers, also where the last piece is short and where a cache holds earlier tokens."""
+    truth = run_threads(attended, n, case="gqa")
+    monkeypatch.setattr("minitp.layers.attention.QUERIES", 3)
+    for before, after in zip(truth, run_threads(attended, n, case="gqa"), strict=True):
+        np.testing.assert_allclose(after[0], before[0], rtol=0, atol=1e-14)
+        np.testing.assert_allclose(after[1], before[1], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("ranks", "rank", "groups"), [
+    (1, 0, [((0, 2), (0, 6), 3)]),                                        # whole groups: one batch
+    (2, 1, [((0, 1), (0, 3), 3)]),
+    (4, 1, [((0, 2), (0, 2), 1)]),                                        # the last of one group, the first of the next
+    (5, 0, [((0, 1), (0, 2), 2)]),
+    (7, 6, []),                                                           # no head at all
+])
+def test_kv_heads_with_equally_many_query_heads_are_one_batch(ranks, rank, groups):
+    def groups_of(comm):
+        [block] = Transformer(GQA, Placement(GQA, comm.size), comm).blocks
+        return [[(kv.start, kv.stop), (heads.start, heads.stop), g] for kv, heads, g in block.attention.groups]
+
+    assert run_threads(groups_of, ranks)[rank] == [[list(kv), list(heads), g] for kv, heads, g in groups]
+
+
 def test_the_cache_is_causal_and_starts_as_zeros():
     """A slot not yet written is hidden, and 0 where it is not: neither may touch a result."""
     ctx = plan_pass(GQA, np.array([[0, 1], [4, 5]]), dtype=np.float64, cache=KVCache(2, 8, np.float64))
