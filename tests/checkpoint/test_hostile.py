@@ -1,5 +1,6 @@
 """Files damaged at random: a clear refusal or a correct load, never another error, never much memory."""
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from hypothesis import strategies as st
 from minitp.checkpoint import open_checkpoint
 from minitp.checkpoint.reshard import reshard
 from minitp.errors import ConfigError, FileFormatError
+
+EXAMPLES = int(os.environ.get("MINITP_FUZZ", "15"))
+"""Per file; `MINITP_FUZZ=3000 pytest tests/checkpoint/test_hostile.py` looks longer."""
 
 
 @st.composite
@@ -105,7 +109,7 @@ def header_length(file: Path):
 
 
 @pytest.mark.parametrize("name", ["gguf", "llama", "gpt2", "config", "gpt2 config", "index", "ranks", "placement"])
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 @given(apply=damage())
 def test_a_damaged_file_is_refused_or_read(models, name, apply):
     path, file, whole, header = models[name]
@@ -122,7 +126,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("name", ["config", "gpt2 config", "placement"])
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_a_field_of_any_kind_is_refused_or_read(models, name, data):
     """Any value in any field of config.json and placement.json, also in those of rotary positions."""
