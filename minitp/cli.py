@@ -21,6 +21,7 @@ trace_app = typer.Typer(no_args_is_help=True, help="Read a trace: sum it up, exp
 app.add_typer(models_app, name="models")
 app.add_typer(trace_app, name="trace")
 MORE = "More"
+DRAW, CUT, RECORD, SAFETY = "How tokens are drawn", "How the model is cut", "What is on record", "Safety"
 
 
 class World(StrEnum):
@@ -54,23 +55,26 @@ class Backend(StrEnum):
     cupy = "cupy"
 
 
-ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="NAME", help="A name of `minitp models`, a folder "
-                                          "with config.json, a .gguf file, or a Hub id.")]
-RanksOption = Annotated[int | None, typer.Option("--ranks", "-n", min=1, help="How many ranks; under mpirun, "
-                                                 "mpirun's number.")]
-WorldOption = Annotated[World, typer.Option(help="mpi: processes; threads: ranks of this process; auto: MPI if it is "
-                                            "there and more than one rank is asked for.")]
-EmbeddingOption = Annotated[Embedding, typer.Option(help="Cut the table along the vocabulary (Llama 3) or along hidden "
-                                                    "(LLaMA 1 and 2).")]
-CutOption = Annotated[CutRule, typer.Option(help="even: as even as whole units allow; balanced: the ffn evens out "
-                                            "bytes.")]
-LoadOption = Annotated[Load, typer.Option(help="slice: every rank reads its slices; scatter: rank 0 reads and sends.")]
-DtypeOption = Annotated[Precision, typer.Option(help="Numbers to compute with.")]
-BackendOption = Annotated[Backend, typer.Option(help="Arrays on the host, or on a GPU by CuPy.")]
-CheckedOption = Annotated[bool | None, typer.Option("--checked/--unchecked", show_default="on with threads",
-                                                    help="Compare the ranks' calls before every collective.")]
-DeadlineOption = Annotated[float, typer.Option(min=0.1, help="Seconds a rank may wait in one collective.")]
-TimeoutOption = Annotated[float | None, typer.Option(min=0.1, help="Seconds the whole run may take.")]
+def opt(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option with its help text, in a panel of the help page."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+ModelOption = Annotated[str, opt("A name of `minitp models`, a folder with config.json, a .gguf file, or a Hub id.",
+                                 "--model", "-m", metavar="NAME")]
+RanksOption = Annotated[int | None, opt("How many ranks; under mpirun, mpirun's number.", "--ranks", "-n", min=1)]
+WorldOption = Annotated[World, opt("mpi: processes; threads: ranks of this process; auto: MPI if it is there and more "
+                                   "than one rank is asked for.")]
+EmbeddingOption = Annotated[Embedding, opt("Cut the table along the vocabulary (Llama 3) or along hidden (LLaMA 1 "
+                                           "and 2).", panel=CUT)]
+CutOption = Annotated[CutRule, opt("even: as even as whole units allow; balanced: the ffn evens out bytes.", panel=CUT)]
+LoadOption = Annotated[Load, opt("slice: every rank reads its slices; scatter: rank 0 reads and sends.", panel=CUT)]
+DtypeOption = Annotated[Precision, opt("Numbers to compute with.", panel=CUT)]
+BackendOption = Annotated[Backend, opt("Arrays on the host, or on a GPU by CuPy.", panel=CUT)]
+CheckedOption = Annotated[bool | None, opt("Compare the ranks' calls before every collective.", "--checked/--unchecked",
+                                           panel=SAFETY, show_default="on with threads")]
+DeadlineOption = Annotated[float, opt("Seconds a rank may wait in one collective.", panel=SAFETY, min=0.1)]
+TimeoutOption = Annotated[float | None, opt("Seconds the whole run may take.", panel=SAFETY, min=0.1)]
 
 
 def version(asked: bool) -> bool:
@@ -106,30 +110,31 @@ def generate(
         model: ModelOption = "smollm2-135m",
         ranks: RanksOption = None,
         world: WorldOption = World.auto,
-        max_tokens: Annotated[int, typer.Option(help="At most so many new tokens per prompt.")] = 64,
-        chat: Annotated[bool, typer.Option("--chat", help="Wrap each text in the model's chat template.")] = False,
-        file: Annotated[list[str] | None, typer.Option(help="A prompt from a text file.")] = None,
-        tokens: Annotated[list[str] | None, typer.Option(help="A prompt as token ids: 1,5,9.")] = None,
-        temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-        top_k: Annotated[int, typer.Option(help="Draw among the k best tokens; 0: all.")] = 0,
-        top_p: Annotated[float, typer.Option(help="Draw among the best tokens that make up this probability.")] = 1.0,
-        seed: Annotated[int, typer.Option(help="The same seed gives the same text at any number of ranks.")] = 0,
-        show_comm: Annotated[bool, typer.Option("--show-comm", help="Print every sync point as it happens.")] = False,
-        trace: Annotated[str | None, typer.Option(metavar="FILE", help="Write the record of every collective.")] = None,
-        values: Annotated[bool, typer.Option("--values", help="Keep the arrays, large ones as maxima.")] = False,
-        json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
-        logits: Annotated[str | None, typer.Option(metavar="FILE.npy", help="Write the logits of every prompt position "
-                                                   "and new token.")] = None,
+        max_tokens: Annotated[int, opt("At most so many new tokens per prompt.")] = 64,
+        chat: Annotated[bool, opt("Wrap each text in the model's chat template.", "--chat")] = False,
+        file: Annotated[list[str] | None, opt("A prompt from a text file.")] = None,
+        tokens: Annotated[list[str] | None, opt("A prompt as token ids: 1,5,9.")] = None,
+        ignore_end: Annotated[bool, opt("Go on after an end token.", "--ignore-end")] = False,
+        temperature: Annotated[float, opt("0 is greedy.", panel=DRAW)] = 0.0,
+        top_k: Annotated[int, opt("Draw among the k best tokens; 0: all.", panel=DRAW)] = 0,
+        top_p: Annotated[float, opt("Draw among the best tokens that make up this probability.", panel=DRAW)] = 1.0,
+        seed: Annotated[int, opt("The same seed gives the same text at any number of ranks.", panel=DRAW)] = 0,
+        show_comm: Annotated[bool, opt("Print every sync point as it happens.", "--show-comm", panel=RECORD)] = False,
+        trace: Annotated[str | None, opt("Write the record of every collective.", metavar="FILE", panel=RECORD)] = None,
+        values: Annotated[bool, opt("Keep the arrays in the trace, large ones as maxima.", "--values",
+                                    panel=RECORD)] = False,
+        json: Annotated[bool, opt("Print one JSON object instead of text.", "--json", panel=RECORD)] = False,
+        logits: Annotated[str | None, opt("Write the logits of every prompt position and new token.",
+                                          metavar="FILE.npy", panel=RECORD)] = None,
         embedding: EmbeddingOption = Embedding.vocab,
-        sharded_logits: Annotated[bool, typer.Option("--sharded-logits", help="Leave the logits cut and exchange only "
-                                                     "each rank's best tokens.")] = False,
+        sharded_logits: Annotated[bool, opt("Leave the logits cut and exchange only each rank's best tokens.",
+                                            "--sharded-logits", panel=CUT)] = False,
         cut: CutOption = CutRule.even,
         load: LoadOption = Load.slice,
         dtype: DtypeOption = Precision.float32,
         backend: BackendOption = Backend.numpy,
-        parallel_block: Annotated[bool, typer.Option("--parallel-block", help="Attention and MLP side by side, one "
-                                                     "sync per layer (with --model tiny).")] = False,
-        ignore_end: Annotated[bool, typer.Option("--ignore-end", help="Go on after an end token.")] = False,
+        parallel_block: Annotated[bool, opt("Attention and MLP side by side, one sync per layer (with --model tiny).",
+                                            "--parallel-block", panel=CUT)] = False,
         checked: CheckedOption = None,
         deadline: DeadlineOption = 300.0,
         timeout: TimeoutOption = None) -> None:
