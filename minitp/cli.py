@@ -2,7 +2,9 @@
 
 Imports are inside the functions: `minitp --help` must answer at once.
 """
+import os
 import sys
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -259,13 +261,15 @@ def bench(what: Annotated[Bench, typer.Argument(help="What to measure.")],
           ranks: RanksOption = None,
           world: WorldOption = World.auto,
           rounds: Annotated[int, typer.Option(min=5, help="Rounds; the median counts.")] = 7,
-          tokens: Annotated[int, typer.Option(min=1, help="Tokens a round (decode), of the prompt (prefill).")] = 16,
+          tokens: Annotated[int | None, opt("Of a round (decode: 16), of the prompt (prefill: 128).", min=1)] = None,
           dtype: DtypeOption = Precision.float32,
           timeout: TimeoutOption = None) -> None:
     """Measure against a limit that is measured in the same run; prints JSON rows."""
-    from minitp.commands.bench import bench_on_rank
+    from minitp.commands.bench import STARTED, bench_on_rank
     from minitp.commands.session import ModelOptions
     options = ModelOptions(model, dtype=dtype.value)
+    if ranks is not None and ranks > 1:
+        os.environ.setdefault(STARTED, repr(time.time()))         # starting the ranks is a part of `load`
     on_ranks(lambda group: bench_on_rank(group, what.value, options, rounds, tokens), ranks, world, timeout=timeout,
              checked=False)
 

@@ -1,5 +1,6 @@
 """`minitp bench`: one JSON row per line, printed by rank 0."""
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from minitp.errors import ConfigError
 from minitp.weights import Source
 
 Rows = list[dict[str, Any]]
+STARTED = "MINITP_STARTED"              # when the command line began to start the ranks (time.time())
+TOKENS = {"decode": 16, "prefill": 128}
 
 
-def bench_on_rank(group: Communicator, what: str, options: ModelOptions, rounds: int, tokens: int) -> None:
+def bench_on_rank(group: Communicator, what: str, options: ModelOptions, rounds: int, tokens: int | None) -> None:
     """Measure on every rank; rank 0 prints."""
-    rows = _collective(group) if what == "collective" else _with_model(group, what, options, rounds, tokens)
+    rows = _collective(group) if what == "collective" else _with_model(
+        group, what, options, rounds, TOKENS.get(what, 0) if tokens is None else tokens)
     if group.rank == 0:
         for row in rows:
             print(json.dumps(row))
@@ -42,7 +46,8 @@ def _with_model(group: Communicator, what: str, options: ModelOptions, rounds: i
     from minitp import bench
     dtype = np.dtype(options.dtype)
     if what == "load":
-        rows = bench.load(group, lambda: _opened(group, options), files=_files, rounds=rounds, dtype=dtype)
+        rows = bench.load(group, lambda: _opened(group, options), files=_files, rounds=rounds, dtype=dtype,
+                          started=float(os.environ[STARTED]) if STARTED in os.environ else None)
         return [row | {"model": Path(options.model).name} for row in rows]
     session, _ = open_session(group, options)
     measure = bench.decode if what == "decode" else bench.prefill
