@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from minitp.cli import app
+from minitp.commands.generate import GenerateOptions
+from minitp.commands.prompts import PromptSource
 from minitp.errors import ConfigError, MinitpError
 from minitp.trace.file import Trace
 
@@ -111,7 +114,7 @@ def test_trace_show_and_exports(tmp_path):
     file = tmp_path / "t.json.gz"
     row("ab", "--ranks", "2", "--trace", str(file), "--max-tokens", "2", "--values")
     assert "decode" in minitp("trace", "show", str(file)).stdout
-    for by in ("phase", "token", "site", "reason", "op"):
+    for by in ("phase", "token", "site", "reason", "op", "rank"):
         assert minitp("trace", "show", str(file), "--by", by).stdout
     assert json.loads(minitp("trace", "show", str(file), "--json").stdout)
     assert json.loads(minitp("trace", "export", str(file), "--format", "chrome").stdout)["traceEvents"]
@@ -139,6 +142,15 @@ def test_refusals_say_what_to_do(tmp_path):
     assert "gather" in refusal("a", "--sharded-logits", "--logits", str(tmp_path / "x.npy"))
     assert "chat template" in refusal("a", "--chat")
     assert "can't be read" in refusal("--file", str(tmp_path / "missing.txt"))
+
+
+def test_only_the_rank_that_writes_needs_the_folder(tmp_path, monkeypatch):
+    """The others may be on machines that don't have it."""
+    monkeypatch.setenv("PMI_SIZE", "2")
+    for rank, refused in (("0", True), ("1", False)):
+        monkeypatch.setenv("PMI_RANK", rank)
+        with pytest.raises(ConfigError, match="no folder") if refused else nullcontext():
+            GenerateOptions(PromptSource(("a",)), trace=str(tmp_path / "no" / "t.json"))
 
 
 def test_cupy_that_is_not_there_is_refused(monkeypatch):
