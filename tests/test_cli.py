@@ -204,6 +204,13 @@ def test_a_refusal_is_one_message_and_exit_code_2():
     assert ended.stderr.startswith("minitp: error: no model 'no-such-model'") and "Traceback" not in ended.stderr
 
 
+def test_a_file_that_can_not_be_written_is_one_message(tmp_path):
+    ended = run("generate", "--model", "tiny", "ab", "--max-tokens", "1", "--trace", str(tmp_path))
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert "minitp: error: Is a directory" in ended.stderr and str(tmp_path) in ended.stderr
+    assert list(tmp_path.parent.glob(".*.unfinished")) == []
+
+
 @pytest.mark.mpi
 def test_ranks_are_mpi_processes_and_one_prints(tmp_path):
     ended = run("generate", "--model", "tiny", "abc", "--ranks", "3", "--world", "mpi", "--json", "--max-tokens", "4",
