@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from minitp.cli import app
 from minitp.commands.generate import GenerateOptions
 from minitp.commands.prompts import PromptSource
-from minitp.errors import ConfigError, MinitpError
+from minitp.errors import ConfigError, FileFormatError, MinitpError
 from minitp.trace.file import Trace
 
 TINY = ["generate", "--model", "tiny", "--world", "threads"]
@@ -108,6 +108,20 @@ def test_check_tells_every_difference(tmp_path):
     file.write_text(json.dumps(plain))
     result = CliRunner().invoke(app, ["trace", "check", str(file)])
     assert result.exit_code == 1 and "payload" in result.stdout
+
+
+@pytest.mark.parametrize(("part", "field", "value"), [
+    ("model", "layers", 10**8), ("placement", "ranks", 10**9), ("generation", "passes", [["decode", 1]] * 10**6),
+    ("generation", "dtype", "evil"), ("generation", "batch", "x"), ("generation", "choices", "x"),
+    ("generation", "candidates", None), ("generation", "passes", [["decode", "x"]])])
+def test_a_strangers_header_is_refused_before_anything_is_built_from_it(tmp_path, part, field, value):
+    file = tmp_path / "t.json"
+    row("ab", "--trace", str(file), "--max-tokens", "1")
+    plain = json.loads(file.read_text())
+    plain["run"][part][field] = value
+    file.write_text(json.dumps(plain))
+    with pytest.raises(FileFormatError, match="doesn't say what was run"):
+        minitp("trace", "check", str(file))
 
 
 def test_trace_show_and_exports(tmp_path):
