@@ -160,10 +160,11 @@ def run(context: typer.Context,
         script: Annotated[Path, typer.Argument(help="A Python script; what follows is its own.")],
         ranks: Annotated[int, typer.Option("--ranks", "-n", min=1, help="How many ranks.")] = 2,
         world: WorldOption = World.auto,
-        timeout: TimeoutOption = None) -> None:
+        timeout: TimeoutOption = None,
+        verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the mpiexec command.")] = False) -> None:
     """Run a script on N ranks: finds the right mpiexec, sets threads, ends all ranks when one fails."""
     from minitp.launcher import run_script
-    raise typer.Exit(run_script(str(script), context.args, ranks, world.value, timeout=timeout))
+    raise typer.Exit(run_script(str(script), context.args, ranks, world.value, timeout=timeout, verbose=verbose))
 
 
 @models_app.callback()
@@ -202,6 +203,7 @@ class By(StrEnum):
     site = "site"
     reason = "reason"
     op = "op"
+    rank = "rank"
 
 
 @trace_app.command("show")

@@ -62,9 +62,9 @@ class Choice:
 def choose(logits: Logits, sampling: Sampling, step: int, group: Communicator) -> Choice:
     """The next tokens, from logits (B, 1, V) whole or sharded. With shards: one exchange in the plane `sample`."""
     scores = group.arrays.to_host(logits.array)[:, -1, :]
-    if np.isnan(scores).any():
-        raise NumericsError(f"the logits of token {step} hold NaN, so no token is the best: the weights hold NaN or "
-                            "infinities, or the activations overflowed. --dtype float64 tells the two apart")
+    if not np.isfinite(scores).all():
+        raise NumericsError(f"the logits of token {step} hold NaN or infinities, so no token is the best: the weights "
+                            "hold some, or the activations overflowed. --dtype float64 tells the two apart")
     if logits.cut is None:
         ids = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     else:

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from minitp.cli import app
-from minitp.errors import ConfigError, MinitpError
+from minitp.commands.generate import GenerateOptions
+from minitp.commands.prompts import PromptSource
+from minitp.errors import ConfigError, FileFormatError, MinitpError
 from minitp.trace.file import Trace
 
 TINY = ["generate", "--model", "tiny", "--world", "threads"]
@@ -107,11 +110,25 @@ def test_check_tells_every_difference(tmp_path):
     assert result.exit_code == 1 and "payload" in result.stdout
 
 
+@pytest.mark.parametrize(("part", "field", "value"), [
+    ("model", "layers", 10**8), ("placement", "ranks", 10**9), ("generation", "passes", [["decode", 1]] * 10**6),
+    ("generation", "dtype", "evil"), ("generation", "batch", "x"), ("generation", "choices", "x"),
+    ("generation", "candidates", None), ("generation", "passes", [["decode", "x"]])])
+def test_a_strangers_header_is_refused_before_anything_is_built_from_it(tmp_path, part, field, value):
+    file = tmp_path / "t.json"
+    row("ab", "--trace", str(file), "--max-tokens", "1")
+    plain = json.loads(file.read_text())
+    plain["run"][part][field] = value
+    file.write_text(json.dumps(plain))
+    with pytest.raises(FileFormatError, match="doesn't say what was run"):
+        minitp("trace", "check", str(file))
+
+
 def test_trace_show_and_exports(tmp_path):
     file = tmp_path / "t.json.gz"
     row("ab", "--ranks", "2", "--trace", str(file), "--max-tokens", "2", "--values")
     assert "decode" in minitp("trace", "show", str(file)).stdout
-    for by in ("phase", "token", "site", "reason", "op"):
+    for by in ("phase", "token", "site", "reason", "op", "rank"):
         assert minitp("trace", "show", str(file), "--by", by).stdout
     assert json.loads(minitp("trace", "show", str(file), "--json").stdout)
     assert json.loads(minitp("trace", "export", str(file), "--format", "chrome").stdout)["traceEvents"]
@@ -139,6 +156,15 @@ def test_refusals_say_what_to_do(tmp_path):
     assert "gather" in refusal("a", "--sharded-logits", "--logits", str(tmp_path / "x.npy"))
     assert "chat template" in refusal("a", "--chat")
     assert "can't be read" in refusal("--file", str(tmp_path / "missing.txt"))
+
+
+def test_only_the_rank_that_writes_needs_the_folder(tmp_path, monkeypatch):
+    """The others may be on machines that don't have it."""
+    monkeypatch.setenv("PMI_SIZE", "2")
+    for rank, refused in (("0", True), ("1", False)):
+        monkeypatch.setenv("PMI_RANK", rank)
+        with pytest.raises(ConfigError, match="no folder") if refused else nullcontext():
+            GenerateOptions(PromptSource(("a",)), trace=str(tmp_path / "no" / "t.json"))
 
 
 def test_cupy_that_is_not_there_is_refused(monkeypatch):
@@ -190,6 +216,13 @@ def test_a_refusal_is_one_message_and_exit_code_2():
     ended = run("generate", "--model", "no-such-model", "x", "--ranks", "3", "--world", "threads")
     assert ended.returncode == 2 and not ended.stdout
     assert ended.stderr.startswith("minitp: error: no model 'no-such-model'") and "Traceback" not in ended.stderr
+
+
+def test_a_file_that_can_not_be_written_is_one_message(tmp_path):
+    ended = run("generate", "--model", "tiny", "ab", "--max-tokens", "1", "--trace", str(tmp_path))
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert "minitp: error: Is a directory" in ended.stderr and str(tmp_path) in ended.stderr
+    assert list(tmp_path.parent.glob(".*.unfinished")) == []
 
 
 @pytest.mark.mpi

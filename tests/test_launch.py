@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 
 import minitp
 from minitp import environment
-from minitp.comm import Partial
+from minitp.comm import Partial, threads
 from minitp.errors import CollectiveError, ConfigError, LaunchError
 from minitp.launcher import run_script
 from minitp.launcher.failures import fail, reported
@@ -141,6 +141,18 @@ def test_a_rank_that_returned_can_not_come_any_more():
         minitp.launch(main, ranks=3)
     assert "ranks 0 and 2: waiting in all_reduce(3 float64)" in str(caught.value)
     assert "rank 1: has returned" in str(caught.value)
+
+
+def test_ranks_that_add_up_large_arrays_are_not_taken_for_stuck(monkeypatch):
+    """Each rank is inside the collective for longer than a stuck one would be, and has work to do there."""
+    real = threads._sum_in_rank_order
+
+    def slow(arrays):
+        time.sleep(1.6)
+        return real(arrays)
+
+    monkeypatch.setattr(threads, "_sum_in_rank_order", slow)
+    assert [sums[0] for sums in minitp.launch(total, ranks=2)] == [1.0, 1.0]
 
 
 def test_deadline_of_the_run_ends_a_rank_that_computes():

@@ -11,7 +11,7 @@ from minitp.errors import LaunchError
 from minitp.launcher import mpiexec, scripts
 from minitp.launcher.mpiexec import Mpiexec, find_mpiexec, kind_of
 from minitp.launcher.output import Demultiplexer, JobOutput, Notices
-from minitp.launcher.scripts import relaunch, run_script, without
+from minitp.launcher.scripts import relaunch, run_script
 from minitp.launcher.telling import name_ranks, positions
 from minitp.launcher.verdict import verdict
 
@@ -155,20 +155,24 @@ def test_no_mpiexec(tmp_path, monkeypatch, capsys):
 
 # --- relaunching --------------------------------------------------------------------------------------------------
 
-def test_options_are_taken_out_of_a_command_line():
-    argv = ["generate", "--ranks", "3", "--top-k=5", "--world=mpi", "a --ranks b", "--", "--ranks", "9"]
-    assert without(argv, ("--ranks", "--world")) == ["generate", "--top-k=5", "a --ranks b", "--", "--ranks", "9"]
-
-
 def test_relaunch_starts_processes_or_lets_threads_go_on(monkeypatch):
     started = []
     monkeypatch.setattr(scripts, "no_mpi", lambda: None)
     monkeypatch.setattr(scripts, "run_job", lambda program, ranks, **options: started.append((program, ranks)) or 7)
     assert relaunch(["generate", "--ranks", "3", "x"], 3, timeout=60) == 7
-    assert started == [(["-m", "minitp", "generate", "x"], 3)]
+    assert started == [(["-m", "minitp", "generate", "--ranks", "3", "x"], 3)]
     assert relaunch(["generate", "--ranks", "1"], 1, "mpi") == 7
     for ranks, world in ((3, "threads"), (None, "auto"), (1, "auto")):
         assert relaunch(["generate"], ranks, world) is None
+
+
+def test_a_rank_whose_launcher_announces_nothing_starts_no_job_of_its_own(monkeypatch):
+    """It would be the first of ever more processes."""
+    monkeypatch.setattr(scripts, "no_mpi", lambda: None)
+    monkeypatch.setattr(scripts, "run_job", lambda *_, **__: pytest.fail("a job was started"))
+    monkeypatch.setenv("MINITP_JOB", "1234")
+    with pytest.raises(LaunchError, match="doesn't announce rank and size"):
+        relaunch(["generate", "-n", "3"], 3)
 
 
 def test_relaunch_under_a_launcher(monkeypatch):

@@ -26,7 +26,7 @@ def decode(model: Transformer, weights: Mapping[str, Any], *, prompt: int = 16, 
     """One row: `rounds` rounds of `tokens` decoded tokens, each followed by the same products alone, `tokens` times."""
     check_rounds(rounds)
     needed = prompt + tokens * (rounds + 1) + 1
-    _check_context(model, needed, f"--prompt {prompt} and {rounds + 1} rounds of --tokens {tokens}")
+    _check_context(model, needed, f"a prompt of {prompt} and {rounds + 1} rounds of --tokens {tokens}")
     request = Request((tuple(_ids(model, prompt)),), max_tokens=needed - prompt)
     steps = iter(Generation(model, dict(weights), request, dtype=dtype))
     products = Products(model, weights, 1, dtype)

@@ -48,6 +48,7 @@ class ThreadTransport:
     def __init__(self, shared: ThreadWorld, rank: int):
         self.shared, self.rank, self.size = shared, rank, shared.size
         self._checked, self.patient = True, False
+        self.waiting_since: int | None = None            # perf_counter_ns: for another rank, with nothing to do itself
 
     def announce(self, call: Call, checked: bool) -> int:
         self.shared.calls[self.rank] = call              # rides in the deposit: no extra meeting
@@ -55,12 +56,15 @@ class ThreadTransport:
         return 0
 
     def _meet(self) -> None:
+        self.waiting_since = time.perf_counter_ns()
         try:
             self.shared.meeting.wait(None if self.patient else self.shared.deadline)
         except threading.BrokenBarrierError:
             if self.shared.stopped:
                 raise RankStoppedError from None
             raise self._nobody_came() from None
+        finally:
+            self.waiting_since = None
 
     def _nobody_came(self) -> CollectiveError:
         mine = self.shared.calls[self.rank]
@@ -179,11 +183,16 @@ class ThreadTransport:
 
     def _wait(self, look: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + self.shared.deadline
-        while not look():
-            if self.shared.stopped:
-                raise RankStoppedError
-            if time.monotonic() > give_up:
-                raise CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s to {what}: it never came")
+        self.waiting_since = time.perf_counter_ns()
+        try:
+            while not look():
+                if self.shared.stopped:
+                    raise RankStoppedError
+                if time.monotonic() > give_up:
+                    raise CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s to {what}: it never "
+                                          "came")
+        finally:
+            self.waiting_since = None
 
     def barrier(self) -> None:
         self._exchange(None)

@@ -11,6 +11,7 @@ import numpy as np
 from minitp.comm import Communicator
 from minitp.commands.prompts import PromptSource
 from minitp.commands.session import ModelOptions, Session, open_session
+from minitp.environment import is_first_rank
 from minitp.errors import ConfigError
 from minitp.generate import Generation, Request
 from minitp.sampling import Sampling
@@ -33,7 +34,8 @@ class GenerateOptions:
     as_json: bool = False
 
     def __post_init__(self):
-        for name, file in (("--logits", self.logits), ("--trace", self.trace)):
+        for name, file in (("--logits", self.logits), ("--trace", self.trace)) if is_first_rank() else ():
+            # (only rank 0 writes; another may be on a machine without that folder)
             if file is not None and not Path(file).expanduser().resolve().parent.is_dir():
                 raise ConfigError(f"{name} {file}: there is no folder {Path(file).expanduser().parent}")
 

@@ -1,4 +1,5 @@
 """What `minitp run` and `--ranks N` do: the same program on N ranks, as MPI processes or as threads."""
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from minitp.environment import launcher_environment
 from minitp.errors import LaunchError
 from minitp.launcher.failures import reported
 from minitp.launcher.job import run_job
+from minitp.launcher.marks import JOB_VARIABLE
 from minitp.launcher.mpiexec import no_mpi
 from minitp.launcher.world import WORLDS, World, script_defaults
 
@@ -33,13 +35,11 @@ def run_script(path: str, args: Sequence[str] = (), ranks: int = 1, world: World
                    timeout=None if timeout is None else timeout + _MARGIN)
 
 
-def relaunch(argv: Sequence[str], ranks: int | None, world: World = "auto", timeout: float | None = None,
-             verbose: bool = False, drop: Sequence[str] = ("--ranks", "--world")) -> int | None:
+def relaunch(argv: Sequence[str], ranks: int | None, world: World = "auto", timeout: float | None = None) -> int | None:
     """Run this command line (`minitp` and `argv`) as `ranks` MPI processes; the exit code. None: go on here.
 
     None where the ranks are threads (asked for, or there is no MPI, which is said), where one rank is enough, and in
-    the processes of an MPI launcher, whose number must be `ranks`. The options in `drop` take one value each and are
-    left out of the processes' command line.
+    the processes of an MPI launcher, whose number must be `ranks`: those that this started come by here again.
     """
     announced = launcher_environment()
     if announced is not None:
@@ -52,22 +52,10 @@ def relaunch(argv: Sequence[str], ranks: int | None, world: World = "auto", time
         return None
     if ranks is None or (ranks == 1 and world == "auto") or _as_threads(ranks, world):
         return None
-    return run_job(["-m", "minitp", *without(argv, drop)], ranks, verbose=verbose,
-                   timeout=None if timeout is None else timeout + _MARGIN)
-
-
-def without(argv: Sequence[str], options: Sequence[str]) -> list[str]:
-    """`argv` without these options and their values; what follows a `--` stays."""
-    kept: list[str] = []
-    rest = iter(argv)
-    for word in rest:
-        if word == "--":
-            return [*kept, word, *rest]
-        if word in options:
-            next(rest, None)
-        elif not word.startswith(tuple(f"{option}=" for option in options)):
-            kept.append(word)
-    return kept
+    if os.environ.get(JOB_VARIABLE):                     # else each rank would start as many anew, without end
+        raise LaunchError("the mpiexec that started this process doesn't announce rank and size as MPICH's, Open MPI's "
+                          "and Slurm's do. `minitp doctor` shows which one it is; --world threads needs none")
+    return run_job(["-m", "minitp", *argv], ranks, timeout=None if timeout is None else timeout + _MARGIN)
 
 
 def _as_threads(ranks: int, world: World) -> bool:

@@ -27,9 +27,10 @@ class _Ranks:
     """The ranks of one launch and what became of them."""
 
     def __init__(self, fn: "Callable[[Communicator], Any]", size: int, options: Options):
-        from minitp.comm.threads import ThreadWorld
+        from minitp.comm.threads import ThreadTransport, ThreadWorld
         self.fn, self.size, self.options = fn, size, options
         self.world = ThreadWorld(size, options.deadline)
+        self.transports = [ThreadTransport(self.world, rank) for rank in range(size)]
         self.results: list[Any] = [None] * size
         self.groups: list[Communicator | None] = [None] * size
         self.failures: list[tuple[int, BaseException]] = []            # in the order of time
@@ -37,10 +38,10 @@ class _Ranks:
                         for rank in range(size)]
 
     def _run(self, rank: int) -> None:
-        from minitp.comm.threads import RankStoppedError, ThreadTransport
+        from minitp.comm.threads import RankStoppedError
         try:
             with as_rank(rank):
-                group = self.options.communicator(ThreadTransport(self.world, rank), rank)
+                group = self.options.communicator(self.transports[rank], rank)
                 self.groups[rank] = group
                 self.results[rank] = self.fn(group)
         except RankStoppedError:
@@ -86,11 +87,14 @@ class _Ranks:
                           for rank, (thread, group) in enumerate(zip(self.threads, self.groups, strict=True))})
 
     def _stuck(self) -> str | None:
-        """Where the ranks are, if all that are left wait in a collective, and have for so long that none can come."""
+        """Where the ranks are, if all that are left wait for another, and have for so long that none can come.
+
+        A rank inside a collective that is adding up or copying doesn't wait: large arrays take seconds.
+        """
         now = time.perf_counter_ns()
-        for thread, group in zip(self.threads, self.groups, strict=True):
-            pending = None if group is None else group.pending
-            if thread.is_alive() and (pending is None or now - pending[1] < _STUCK * 1e9):
+        for thread, transport in zip(self.threads, self.transports, strict=True):
+            since = transport.waiting_since
+            if thread.is_alive() and (since is None or now - since < _STUCK * 1e9):
                 return None
         return self.where()
 

@@ -15,6 +15,10 @@ from minitp.errors import FileFormatError
 from minitp.placement import Placement
 from minitp.trace.schema import Expected
 
+DTYPES = ("float32", "float64")
+MOST = 1_000_000                   # events of a rank: a trace file holds about as many, of all ranks
+PARAMETERS = 16                    # of a layer, at most: what loading may scatter
+
 
 @dataclass(frozen=True)
 class GenerationPlan:
@@ -36,12 +40,19 @@ class GenerationPlan:
 
     @classmethod
     def from_run(cls, run: dict[str, Any]) -> "GenerationPlan":
-        """From a trace's header."""
+        """From a trace's header. It may be a stranger's, so nothing is built from it before its sizes are sane."""
         try:
             config, where, what = ModelConfig.from_dict(run["model"]), run["placement"], run["generation"]
+            passes = [(str(phase), tokens) for phase, tokens in what["passes"]]
+            sizes = [what["batch"], what["choices"], what["candidates"], *(tokens for _, tokens in passes)]
+            if not all(type(size) is int and size >= 0 for size in sizes) or what["dtype"] not in DTYPES:
+                raise ValueError("a number or dtype that can't be")
+            if where["ranks"] != run.get("ranks", where["ranks"]):
+                raise ValueError("it gives two numbers of ranks")
+            if config.layers * (len(passes) + PARAMETERS) > MOST:
+                raise ValueError(f"{config.layers} layers and {len(passes)} passes are more than a file can hold")
             return cls(Placement(config, where["ranks"], where["embedding"], where["cut"]), what["load"], what["dtype"],
-                       what["batch"], [(phase, int(tokens)) for phase, tokens in what["passes"]], what["choices"],
-                       what["gathered"], what["every_row"], what["candidates"])
+                       what["batch"], passes, what["choices"], what["gathered"], what["every_row"], what["candidates"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"this trace's header doesn't say what was run ({error!r}): only traces of "
                                   "`minitp generate` can be checked against the closed form") from error

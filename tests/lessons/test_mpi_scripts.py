@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from minitp.launcher import run_script
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "lessons" / "mpi").glob("[1-8]_*.py"))
@@ -89,3 +92,11 @@ def test_a_mistake_fails_the_assertion_and_ends_all_ranks(script, tmp_path):
     assert run.returncode != 0
     assert "AssertionError" in run.stderr
     assert "APPLICATION TIMED OUT" not in run.stdout + run.stderr   # a rank left waiting would end this way
+
+
+def test_a_layer_of_ones_own_shows_its_trace(capsys):
+    assert run_script(str(ROOT / "lessons" / "own_layer.py"), ranks=3, world="threads") == 0
+    told = capsys.readouterr().out.splitlines()                     # ranks are threads: in no order
+    assert sum(line.startswith("── forward ─") for line in told) == 1
+    assert sum("partial ─all_reduce→ whole" in line for line in told) == 1
+    assert {f"rank {rank}: |x| = {np.sqrt(385):.4f}" for rank in range(3)} < set(told) and len(told) == 5
