@@ -92,7 +92,9 @@ class Generation:
         return self.model.group
 
     def __iter__(self) -> Iterator[Step]:
-        """One step per pass, until every sequence has stopped."""
+        """One step per pass, until every sequence has stopped. Once only: the tokens and the cache are this run's."""
+        if self.passes:
+            raise ConfigError("this generation has run already: make a new one from the same request")
         width = int(self.lengths.max())
         ids = np.zeros((len(self.lengths), width), np.int64)
         for row, prompt in enumerate(self.request.prompts):

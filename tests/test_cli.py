@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 
 from minitp.cli import app
 from minitp.commands.generate import GenerateOptions
-from minitp.commands.prompts import PromptSource
+from minitp.commands.prompts import PromptSource, read_prompts
 from minitp.errors import ConfigError, FileFormatError, MinitpError
 from minitp.trace.file import Trace
+from tests.checkpoint.checkpoint_files import LLAMA as GGUF_MODEL
+from tests.checkpoint.checkpoint_files import gguf_tensors, weights_of, write_gguf
 
 TINY = ["generate", "--model", "tiny", "--world", "threads"]
 
@@ -201,6 +203,22 @@ def test_resharded_to_any_number_of_ranks_and_back(tmp_path):
     assert all((logits == kept[0]).all() for logits in kept)
     with pytest.raises(ConfigError, match="new folder"):
         minitp("reshard", start, str(tmp_path / "three"), "--ranks", "2")
+
+
+def test_a_checkpoint_without_a_tokenizer_takes_ids(tmp_path):
+    """And says what is odd about the file; its config knows the end tokens."""
+    path = write_gguf(tmp_path / "bare.gguf", GGUF_MODEL, gguf_tensors(GGUF_MODEL, weights_of(GGUF_MODEL)))
+    path.write_bytes(path.read_bytes() + bytes(64))
+    words = ["generate", "--model", str(path), "--world", "threads"]
+    shown = minitp(*words, "--tokens", "1,2", "--max-tokens", "2", "--json")
+    assert len(json.loads(shown.stdout)["tokens"]) == 2
+    assert "bytes follow the last tensor" in shown.stderr and "token ids only" in shown.stderr
+    with pytest.raises(FileFormatError, match="tokenizer"):
+        minitp(*words, "ab")
+    assert read_prompts(PromptSource(tokens=("1",)), None, (7, 9)) == {"ids": [[1]], "end": [7, 9]}
+    assert read_prompts(PromptSource(tokens=("1",), ignore_end=True), None, (7, 9))["end"] == []
+    said = minitp("reshard", str(path), str(tmp_path / "two"), "--ranks", "2")
+    assert "without a tokenizer" in said.stderr and (tmp_path / "two" / "placement.json").exists()
 
 
 def test_models_are_listed(model_cache):

@@ -235,6 +235,20 @@ def test_float32_is_close_to_float64():
     assert np.abs(bias).max() < 2e-6
 
 
+def test_a_generation_runs_once():
+    """Begun anew it would go on from its prompts alone, with the tokens of the first time."""
+    def twice(comm):
+        config = FAMILIES["mqa"]
+        placement = Placement(config, comm.size)
+        generation = Generation(Transformer(config, placement, comm), load_weights(source_of("mqa"), placement, comm),
+                                Request(PROMPTS, 2))
+        next(iter(generation))
+        with pytest.raises(ConfigError, match="run already"):
+            run(generation)
+
+    run_threads(twice, 2)
+
+
 def test_random_weights_generate_the_same_at_any_number_of_ranks():
     """A45 through the model: 50 tokens at temperature 1."""
     config = replace(FAMILIES["llama"], positions=64, layers=1)

@@ -1,5 +1,6 @@
 """Prompts: from arguments, files, standard input or token ids, as ids. Read by rank 0 alone."""
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,17 @@ class PromptSource:
     chat: bool = False
     ignore_end: bool = False
 
+    @property
+    def has_text(self) -> bool:
+        """Whether a tokenizer is needed; with nothing given, the text is that of standard input."""
+        return bool(self.texts or self.files or not self.tokens)
 
-def read_prompts(source: PromptSource, tokenizer: "ByteTokenizer | None") -> dict[str, Any]:
-    """{"ids": one list per prompt, "end": the ids that end a text}. ConfigError says what is missing."""
+
+def read_prompts(source: PromptSource, tokenizer: "ByteTokenizer | None", end_tokens: Sequence[int]) -> dict[str, Any]:
+    """{"ids": one list per prompt, "end": the ids that end a text}. ConfigError says what is missing.
+
+    `end_tokens` are the model config's, for a checkpoint without a tokenizer, which else knows them better.
+    """
     ids = [parse_ids(text) for text in source.tokens]
     texts = [*source.texts, *(_read_file(name) for name in source.files)]
     if not ids and not texts:
@@ -38,7 +47,8 @@ def read_prompts(source: PromptSource, tokenizer: "ByteTokenizer | None") -> dic
     if source.chat and not texts:
         raise ConfigError("--chat wraps a text in the model's chat template; with --tokens there is no text")
     ids += [_encode(text, source.chat, tokenizer) for text in texts]
-    return {"ids": ids, "end": [] if source.ignore_end or tokenizer is None else list(tokenizer.end_tokens)}
+    end = end_tokens if tokenizer is None else tokenizer.end_tokens
+    return {"ids": ids, "end": [] if source.ignore_end else list(end)}
 
 
 def parse_ids(text: str) -> list[int]:

@@ -9,7 +9,7 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
     from minitp.checkpoint import Checkpoint
     from minitp.checkpoint.reshard import reshard, to_hf
     from minitp.commands.session import open_source, open_tokenizer
-    from minitp.errors import ConfigError
+    from minitp.errors import ConfigError, FileFormatError
     from minitp.models import resolve
     from minitp.tokenizer import Tokenizer
     console = Console(stderr=True)
@@ -22,8 +22,11 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
         to_hf(checkpoint, target)
     else:
         reshard(checkpoint, target, ranks, embedding=embedding, cut=cut)
-    tokenizer = open_tokenizer(checkpoint)
-    if isinstance(tokenizer, Tokenizer):
-        tokenizer.save(target)
+    try:
+        tokenizer = open_tokenizer(checkpoint)
+        if isinstance(tokenizer, Tokenizer):
+            tokenizer.save(target)
+    except FileFormatError as error:                   # the weights are there and right all the same
+        console.print(f"minitp: without a tokenizer: {error}", highlight=False, markup=False, soft_wrap=True)
     what = "config.json and model.safetensors" if ranks is None else f"one file for each of {ranks} ranks"
     console.print(f"wrote {target}: {what}", highlight=False)

@@ -10,7 +10,7 @@ from minitp.comm import Communicator
 from minitp.commands.progress import bytes_bar, no_bar
 from minitp.commands.prompts import PromptSource, read_prompts
 from minitp.config import TINY, ModelConfig
-from minitp.errors import ConfigError
+from minitp.errors import ConfigError, FileFormatError
 from minitp.generate import Request
 from minitp.model import Transformer
 from minitp.models import Bundled, resolve
@@ -60,13 +60,17 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
     def look() -> dict[str, Any]:
         where = resolve(options.model, console=_console())
         source = open_source(where)
-        tokenizer, config = open_tokenizer(source), source.config
+        for note in getattr(source, "notes", ()):
+            _console().print(f"minitp: {note}", highlight=False, markup=False, soft_wrap=True)
+        tokenizer = None if prompts is None else _tokenizer_for(prompts, source)
+        config = source.config
         if options.parallel_block:
             config = _side_by_side(config, where)
             source = RandomSource(config)
         held.update(source=source, tokenizer=tokenizer)
         return {"path": None if isinstance(where, Bundled) else str(where), "name": _name(options),
-                "config": config.to_dict(), "prompts": None if prompts is None else read_prompts(prompts, tokenizer)}
+                "config": config.to_dict(),
+                "prompts": None if prompts is None else read_prompts(prompts, tokenizer, config.end_tokens)}
 
     found = group.on_root(look, site="model", reason="tell every rank which model and which prompts")
     if group.rank == 0 or options.load == "scatter":
@@ -120,6 +124,17 @@ def open_tokenizer(source: Source) -> "ByteTokenizer | None":
     if found is None:
         return None
     return Tokenizer.from_folder(found.path) if found.metadata is None else Tokenizer.from_gguf(found.metadata)
+
+
+def _tokenizer_for(prompts: PromptSource, source: Source) -> "ByteTokenizer | None":
+    """None also where the tokenizer can't be read and no text needs it: ids in, ids out."""
+    try:
+        return open_tokenizer(source)
+    except FileFormatError as error:
+        if prompts.has_text:
+            raise
+        _console().print(f"minitp: token ids only: {error}", highlight=False, markup=False, soft_wrap=True)
+        return None
 
 
 def _side_by_side(config: ModelConfig, where: "Path | Bundled") -> ModelConfig:
