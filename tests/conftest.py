@@ -8,6 +8,7 @@ from minitp.errors import MinitpError
 from minitp.models import resolve
 from tests import toy_wheel
 from tests.mpi_world import mpi  # noqa: F401  (a fixture is found by its name)
+from tests.needs import missing
 from tests.pmpi.counting import counting_library, mpi_counts  # noqa: F401
 
 settings.register_profile("minitp", deadline=None)       # a shared machine is slow now and then, which proves nothing
@@ -20,7 +21,7 @@ def smollm2_path() -> Path:
     try:
         path = resolve("smollm2-135m")
     except MinitpError as error:
-        pytest.skip(f"SmolLM2-135M-Instruct can't be had here: {error}")
+        missing(f"SmolLM2-135M-Instruct can't be had here: {error}")
     assert isinstance(path, Path)
     return path
 

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.needs import missing
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -61,7 +63,7 @@ def mpiexec() -> str:
     """The mpiexec of the MPI library that mpi4py loads: the one beside this Python. No MPI: the test is skipped."""
     found = which("mpiexec", path=str(Path(sys.executable).parent)) or which("mpiexec")
     if find_spec("mpi4py") is None or found is None:
-        pytest.skip("no mpi4py or no mpiexec here: pip install 'minitp[mpi]'")
+        missing("no mpi4py or no mpiexec here: pip install 'minitp[mpi]'")
     return found
 
 

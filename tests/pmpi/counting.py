@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.mpi_world import run_mpi
+from tests.needs import missing
 
 SOURCE = Path(__file__).with_name("count.c")
 
@@ -31,7 +32,7 @@ def counting_library(tmp_path_factory) -> Path:
         pytest.skip("calls are counted by LD_PRELOAD, which is Linux's")
     compiler = which(os.environ.get("CC", "cc"))
     if compiler is None:
-        pytest.skip("no C compiler here (cc, or $CC): the library that counts MPI calls can't be built")
+        missing("no C compiler here (cc, or $CC): the library that counts MPI calls can't be built")
     library = tmp_path_factory.mktemp("pmpi") / "libcount.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SOURCE, "-ldl"], check=True)
     return library
