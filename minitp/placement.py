@@ -145,7 +145,12 @@ class Placement:
     def kv_copied(self) -> bool:
         """Whether any kv head is held by more than one rank."""
         group = self.config.heads_per_kv
-        return any(self.heads.of(rank).start % group for rank in range(self.ranks) if self.heads.of(rank))
+        return any(self.heads.of(rank).start % group for rank in self.ranks_with_heads)
+
+    @property
+    def ranks_with_heads(self) -> range:
+        """The ranks that own a query head: the first ones."""
+        return range(min(self.ranks, self.config.heads))
 
     def kv_holders(self, kv_head: int) -> list[int]:
         """The ranks that hold `kv_head`, each a copy."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minitp.environment import settle_blas_threads
+from minitp.errors import LaunchError
 from minitp.launcher.hotline import ANSWER, ASK, FAILED, Hotline
 from minitp.launcher.marks import write_mark
 from minitp.launcher.telling import OUT_OF_TIME, USER_ERROR, Failure, failed_at, position, positions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = {True: 1.0, False: 0.3}     # seconds to wait for the others' account, by whether the error is a known one
 _LOOK = 0.25                            # seconds between two looks of the watchdog
+_NO_WATCHDOG = "this MPI lets only one thread call it (it lacks MPI_THREAD_MULTIPLE), so nothing can watch the time"
 _START = 120.0                          # seconds that all ranks may take to start
 _job: "Job | None" = None
 
@@ -81,9 +83,13 @@ class Job:
         self.deadline, self.end, self.seconds = float("inf"), float("inf"), 0.0
         self._ending = threading.Lock()             # taken once, by whoever ends the job
         self._closed = threading.Event()
-        self._watchdog = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         write_mark(f"pid {self.rank} {os.getpid()}")
-        self._watchdog.start()
+        self._watchdog: threading.Thread | None = None
+        if _any_thread_may_call():
+            self._watchdog = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._watchdog.start()
+        elif self.rank == 0:
+            os.write(2, f"minitp: {_NO_WATCHDOG}: a run that hangs has to be ended by hand\n".encode())
         atexit.register(self._close)                # before MPI is finalized: no call may come after
 
     # --- who is where --------------------------------------------------------------------------------------------
@@ -98,6 +104,9 @@ class Job:
     def limit(self, run_deadline: float | None) -> Iterator[None]:
         """What happens inside may take this many seconds; None adds no limit to one that holds already."""
         before = self.seconds, self.end
+        if run_deadline is not None and self._watchdog is None:
+            raise LaunchError(f"the run can't be ended after {run_deadline:g} s: {_NO_WATCHDOG}. Leave the limit out, "
+                              "use an MPI with MPI_THREAD_MULTIPLE, or ranks that are threads (--world threads)")
         if run_deadline is not None:
             self.seconds, self.end = run_deadline, time.monotonic() + run_deadline
         try:
@@ -159,15 +168,20 @@ class Job:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
-        main = threading.current_thread() is threading.main_thread()
-        if main or MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+        if threading.current_thread() is threading.main_thread() or _any_thread_may_call():
             MPI.COMM_WORLD.Abort(code)
         os._exit(code)                              # the launcher ends the others when one rank leaves like this
 
     def _close(self) -> None:
         self._closed.set()
-        if threading.current_thread() is not self._watchdog:
+        if self._watchdog is not None and threading.current_thread() is not self._watchdog:
             self._watchdog.join(1.0)
+
+
+def _any_thread_may_call() -> bool:
+    """Whether another thread may call MPI while the main one is in a collective: the watchdog does."""
+    from mpi4py import MPI
+    return MPI.Query_thread() == MPI.THREAD_MULTIPLE
 
 
 def _write(text: str, code: int) -> None:

@@ -2,13 +2,14 @@
 
 Control messages are left out: they are the program's own, not the model's.
 """
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event, Expected
 from minitp.trace.wording import dimensions, plain
 
-SHOWN = 20                         # differences in full; the rest is counted
+SHOWN = 20                         # differences; then it ends: a stranger's header may speak of a million ranks
 _AHEAD = 200                       # how far to look for the next event that fits, after one that doesn't
 
 
@@ -16,22 +17,15 @@ Events = Iterable[Event | Expected]
 
 
 def compare(trace: Trace, predicted: Events | Mapping[int, Events]) -> list[str]:
-    """The differences in sentences, none if the trace is what was predicted; at most SHOWN and a count.
+    """The differences in sentences, none if the trace is what was predicted; after SHOWN of them, "and more".
 
     `predicted` holds the events of a rank in order: the same for every rank, or, as a mapping, rank → its own.
     Compared are the fields of `Expected`. Where all ranks should be the same, the first is held against the prediction
     and the others against the first, so that a mistake common to all is said once.
     """
     recorded = recorded_by_rank(trace)
-    found: list[str] = []
-    if isinstance(predicted, Mapping):
-        for rank in sorted(set(recorded) | set(predicted)):
-            found += _differences(f"rank {rank}", recorded.get(rank, []), "predicted", _wanted(predicted.get(rank, ())))
-    else:
-        first = min(recorded, default=0)
-        found += _differences(f"rank {first}", recorded.get(first, []), "predicted", _wanted(predicted))
-        found += _between_ranks(recorded)
-    return _at_most(found)
+    return _at_most(_by_rank(recorded, predicted) if isinstance(predicted, Mapping)
+                    else _all_the_same(recorded, trace.run["ranks"], _wanted(predicted)))
 
 
 def same_on_all_ranks(trace: Trace) -> list[str]:
@@ -40,12 +34,27 @@ def same_on_all_ranks(trace: Trace) -> list[str]:
 
 
 def recorded_by_rank(trace: Trace) -> dict[int, list[Expected]]:
-    """Each rank's events but for control messages, in order, as a prediction would have them."""
-    by_rank: dict[int, list[Expected]] = {rank: [] for rank in range(trace.run["ranks"])}
+    """The events, but for control messages, of each rank that has any, in order, as a prediction would have them."""
+    by_rank: dict[int, list[Expected]] = {}
     for event in trace:
         if event.plane != "control":
-            by_rank[event.rank].append(_expected(event))
+            by_rank.setdefault(event.rank, []).append(_expected(event))
     return by_rank
+
+
+def _by_rank(recorded: Mapping[int, Sequence[Expected]], predicted: Mapping[int, Events]) -> Iterator[str]:
+    for rank in sorted(set(recorded) | set(predicted)):
+        yield from _differences(f"rank {rank}", recorded.get(rank, []), "predicted", _wanted(predicted.get(rank, ())))
+
+
+def _all_the_same(recorded: Mapping[int, Sequence[Expected]], ranks: int, predicted: list[Expected]) -> Iterator[str]:
+    if predicted and len(recorded) < ranks:
+        silent = next(rank for rank in range(ranks) if rank not in recorded)
+        yield f"{ranks - len(recorded):,} of {ranks:,} ranks recorded nothing, of them rank {silent} is the first"
+    if recorded:
+        first = min(recorded)
+        yield from _differences(f"rank {first}", recorded[first], "predicted", predicted)
+        yield from _between_ranks(recorded)
 
 
 def _expected(event: Event | Expected) -> Expected:
@@ -56,36 +65,35 @@ def _wanted(events: Iterable[Event | Expected]) -> list[Expected]:
     return [_expected(event) for event in events if event.plane != "control"]
 
 
-def _between_ranks(recorded: Mapping[int, Sequence[Expected]]) -> list[str]:
+def _between_ranks(recorded: Mapping[int, Sequence[Expected]]) -> Iterator[str]:
     first, *others = sorted(recorded) or [0]
-    found: list[str] = []
     for rank in others:
-        found += _differences(f"rank {rank}", recorded[rank], f"on rank {first}", recorded[first])
-    return found
+        yield from _differences(f"rank {rank}", recorded[rank], f"on rank {first}", recorded[first])
 
 
-def _differences(who: str, have: Sequence[Expected], source: str, want: Sequence[Expected]) -> list[str]:
+def _differences(who: str, have: Sequence[Expected], source: str, want: Sequence[Expected]) -> Iterator[str]:
     """Both in step; where the places differ, look a little ahead for what is missing or too much."""
-    found: list[str] = []
     i = j = 0
     while i < len(have) and j < len(want):
         if _place(have[i]) == _place(want[j]):
             if have[i] != want[j]:
-                found.append(f"{who}, event {i}, {_named(have[i])}: {_fields_that_differ(have[i], want[j], source)}")
+                yield f"{who}, event {i}, {_named(have[i])}: {_fields_that_differ(have[i], want[j], source)}"
             i, j = i + 1, j + 1
             continue
         extra, missing = _next_fit(have, i, want, j)
         if (extra, missing) == (1, 1):
-            found.append(f"{who}, event {i}, is {_named(have[i])}; {source}: {_named(want[j])}")
+            yield f"{who}, event {i}, is {_named(have[i])}; {source}: {_named(want[j])}"
         else:
-            found += _one_sided(who, have[i:i + extra], i, want[j:j + missing], source)
+            yield from _one_sided(who, have[i:i + extra], i, want[j:j + missing], source)
         i, j = i + extra, j + missing
-    return found + _one_sided(who, have[i:], i, want[j:], source)
+    yield from _one_sided(who, have[i:], i, want[j:], source)
 
 
-def _one_sided(who: str, extra: Sequence[Expected], at: int, missing: Sequence[Expected], source: str) -> list[str]:
-    return ([f"{who}, event {at + n}, {_named(event)}, is not {source}" for n, event in enumerate(extra)]
-            + [f"{who} lacks {_named(event)} before event {at + len(extra)}; it is {source}" for event in missing])
+def _one_sided(who: str, extra: Sequence[Expected], at: int, missing: Sequence[Expected], source: str) -> Iterator[str]:
+    for n, event in enumerate(extra):
+        yield f"{who}, event {at + n}, {_named(event)}, is not {source}"
+    for event in missing:
+        yield f"{who} lacks {_named(event)} before event {at + len(extra)}; it is {source}"
 
 
 def _place(event: Expected) -> tuple:
@@ -116,6 +124,6 @@ def _named(event: Expected) -> str:
     return f"{plain(event.op, 20)} at {plain(event.site, 60)} ({when})"
 
 
-def _at_most(found: list[str]) -> list[str]:
-    more = len(found) - SHOWN
-    return found if more <= 0 else [*found[:SHOWN], f"and {more:,} more"]
+def _at_most(differences: Iterator[str]) -> list[str]:
+    found = list(islice(differences, SHOWN + 1))
+    return found if len(found) <= SHOWN else [*found[:SHOWN], "and more"]

@@ -112,11 +112,13 @@ def _exchange(plan: GenerationPlan, phase: str, step: int) -> Expected:
 def _loading(plan: GenerationPlan) -> Iterator[Expected]:
     """One event per logical parameter, in table order."""
     size = np.dtype(plan.dtype).itemsize
+    c = plan.placement.config
+    copies = sum(len(plan.placement.kv_heads(rank)) for rank in plan.placement.ranks_with_heads)
     for p in plan.placement.parameters:
         if p.cut_axis is None:
             yield Expected("broadcast", p.name, "data", "load", None, plan.dtype, p.shape, p.size * size, "on root",
                            "whole")
         else:
-            sent = sum(prod(plan.placement.shape(p, rank)) for rank in range(plan.placement.ranks))
+            sent = p.size // c.kv_heads * copies if p.gradient == "partial" else p.size      # a copy is sent once more
             yield Expected("scatter", p.name, "data", "load", None, plan.dtype, p.shape, sent * size, "on root",
                            f"shard({p.cut_axis})")

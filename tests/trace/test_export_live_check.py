@@ -2,15 +2,19 @@
 import csv as csv_module
 import io
 import json
+import time
 from itertools import pairwise
 
 import pytest
 from trace_runs import body, on_threads
 
+from minitp.config import ModelConfig
+from minitp.placement import Placement
 from minitp.trace import Event, Expected, Mark, ShowComm, Timeline, Trace, compare
 from minitp.trace.check import SHOWN, same_on_all_ranks
 from minitp.trace.export import CSV_COLUMNS, chrome, csv
 from minitp.trace.live import line
+from minitp.trace.predict import GenerationPlan, predict
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +148,11 @@ def test_missing_extra_and_swapped_events(trace):
     assert len(compare(trace, [*predicted[:3], predicted[4], predicted[3], *predicted[5:]])) == 2
 
 
-def test_many_differences_are_counted(trace):
+def test_of_many_differences_the_first_are_said(trace):
     wrong = [event._replace(payload=1) for event in events_of(trace)]
     assert len(wrong) == SHOWN and len(compare(trace, wrong)) == SHOWN
     many = Trace.of([wrong[3]._replace(sequence=n) for n in range(50)])
-    assert compare(many, [])[-1] == "and 30 more" and len(compare(many, [])) == SHOWN + 1
+    assert compare(many, [])[-1] == "and more" and len(compare(many, [])) == SHOWN + 1
 
 
 def test_ranks_that_differ_are_named():
@@ -158,6 +162,19 @@ def test_ranks_that_differ_are_named():
                      [Mark(0, "decode", 0, None, 0, 1)], run={"ranks": 4})
     assert same_on_all_ranks(trace) == [
         "rank 1, event 0, all_reduce at a (decode 0, data): payload is 8, on rank 0 16",
-        "rank 2, event 1, all_reduce at b (decode 0, data), is not on rank 0",
-        "rank 3 lacks all_reduce at a (decode 0, data) before event 0; it is on rank 0"]
-    assert compare(trace, [one]) == same_on_all_ranks(trace)
+        "rank 2, event 1, all_reduce at b (decode 0, data), is not on rank 0"]
+    assert compare(trace, [one]) == ["1 of 4 ranks recorded nothing, of them rank 3 is the first",
+                                     *same_on_all_ranks(trace)]
+
+
+def test_ranks_without_end_take_no_time():
+    config = ModelConfig(hidden=8, layers=200, heads=4, kv_heads=2, head_size=2, ffn=16, vocab=32, positions=64)
+    plan = GenerationPlan(Placement(config, 1 << 20), "scatter", "float32", 1, [("prefill", 1)], 1)
+    expected, start = predict(plan), time.monotonic()
+    one = Event(0, "tp", 0, 0, "data", "all_reduce", None, None, None, "a", "r", "decode", 0, None, None, "partial",
+                "whole", (4,), "float32", 16, 0, 1, None, None, None, None, False, "")
+    found = compare(Trace.of([one], run={"ranks": 1 << 20}), expected)
+    assert found[0] == "1,048,575 of 1,048,576 ranks recorded nothing, of them rank 1 is the first"
+    assert len(found) == SHOWN + 1 and time.monotonic() - start < 5
+    assert compare(Trace.of([], run={"ranks": 4}), expected) == [
+        "4 of 4 ranks recorded nothing, of them rank 0 is the first"]
