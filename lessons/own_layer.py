@@ -14,7 +14,7 @@ def length(tp: minitp.Communicator) -> None:
     squares = minitp.Partial(np.array([own @ own]), tp)                   # this rank's term of the sum
     with tp.recorder.mark("forward"):
         total = tp.all_reduce(squares, site="length", reason="add the ranks' sums of squares")
-    print(f"rank {tp.rank}: |x| = {np.sqrt(total[0]):.4f}")
+    print(f"rank {tp.rank}: |x| = {np.sqrt(total[0]):.4f}\n", end="")       # whole lines, also from threads
 
 
 minitp.launch(length)

@@ -61,7 +61,7 @@ class Context:
     seen: int = 0
     dtype: Any = np.float32
     arrays: Arrays = NUMPY
-    last: Int[np.ndarray, "B"] | None = None
+    last: Int[np.ndarray, " B"] | None = None
     rotary: tuple[Any, Any] | None = None
     mask: Any = None
     cache: KVCache | None = None
@@ -80,7 +80,7 @@ class Context:
 
 
 def plan_pass(config: ModelConfig, positions: Int[np.ndarray, "B T"], *, dtype: Any = np.float32,
-              arrays: Arrays = NUMPY, last: Int[np.ndarray, "B"] | None = None, cache: KVCache | None = None,
+              arrays: Arrays = NUMPY, last: Int[np.ndarray, " B"] | None = None, cache: KVCache | None = None,
               observer: Observer | None = None) -> Context:
     """All that depends on positions alone: mask, angles, slots. Without a cache the slots are this pass's tokens."""
     tokens = np.arange(positions.shape[1])

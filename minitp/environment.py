@@ -22,6 +22,14 @@ def launcher_environment() -> tuple[int, int, int] | None:
     return None
 
 
+def launcher_kind() -> str:
+    """Whose MPI launcher started this process, by the variables it sets: mpich (Intel's too), openmpi, or unknown."""
+    for kind, name in (("mpich", "PMI_SIZE"), ("openmpi", "OMPI_COMM_WORLD_SIZE")):
+        if os.environ.get(name, "").isdigit():
+            return kind
+    return "unknown"
+
+
 def is_first_rank() -> bool:
     """Whether this process may speak for the job: rank 0, or no launcher at all."""
     announced = launcher_environment()

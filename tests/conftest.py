@@ -1,4 +1,5 @@
 """Fixtures that several rooms share."""
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tests import toy_wheel
 from tests.mpi_world import mpi  # noqa: F401  (a fixture is found by its name)
 from tests.needs import missing
 from tests.pmpi.counting import counting_library, mpi_counts  # noqa: F401
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, and so would what it starts
 
 settings.register_profile("minitp", deadline=None)       # a shared machine is slow now and then, which proves nothing
 settings.load_profile("minitp")

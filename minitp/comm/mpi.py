@@ -9,29 +9,48 @@ from hashlib import blake2b
 import numpy as np
 
 from minitp.comm.transport import Call, check_agreement
-from minitp.environment import launcher_environment
+from minitp.environment import launcher_environment, launcher_kind
 from minitp.errors import CollectiveError, LaunchError
 
 _DIGEST, _KEY = 16, 256                # checked mode compares a digest of the call and shows the text behind it
 
 
 def open_mpi_world():
-    """mpi4py's COMM_WORLD, refused where it can't be what the launcher started."""
+    """mpi4py's COMM_WORLD, refused where it can't be what the launcher started.
+
+    Another MPI's launcher shows in one of two ways: this library refuses to start under it (so it is asked who it is
+    before it is started), or every process finds itself rank 0 of 1.
+    """
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "suspicious MPI execution environment")     # refused below, with a cure
-            from mpi4py import MPI
+        import mpi4py
+        mpi4py.rc(initialize=False, finalize=True)
+        from mpi4py import MPI
     except ImportError as error:
         raise LaunchError("MPI ranks need mpi4py and an MPI library: pip install 'minitp[mpi]'. "
                           "Without them use ranks that are threads: --world threads") from error
-    announced, world = launcher_environment(), MPI.COMM_WORLD
+    from minitp.launcher.mpiexec import fits, kind_of
+    announced, library = launcher_environment(), MPI.Get_library_version()
+    if announced and not fits(launcher_kind(), kind_of(library)):
+        raise _foreign(announced[1], f"mpi4py uses {_name(library)}", launcher_kind())
+    if not MPI.Is_initialized():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment")     # refused below, with a cure
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    world = MPI.COMM_WORLD
     if announced and announced[1] != world.size:
-        library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
-        raise LaunchError(
-            f"the launcher started {announced[1]} processes, but here MPI says rank {world.rank} of {world.size}: "
-            f"this mpirun belongs to another MPI than the one mpi4py uses ({library}). Start it with the mpiexec "
-            "beside this Python: `minitp run -n N …` finds it, `minitp doctor` shows which one it is")
+        raise _foreign(announced[1], f"{_name(library)} says rank {world.rank} of {world.size}", "another MPI")
     return world
+
+
+def _foreign(processes: int, here: str, launcher: str) -> LaunchError:
+    return LaunchError(f"the launcher started {processes} processes, but here {here}: this mpirun belongs to "
+                       f"{launcher}. Start it with the mpiexec beside this Python: `minitp run -n N …` and `--ranks N` "
+                       "find it, `minitp doctor` shows which one it is")
+
+
+def _name(library: str) -> str:
+    """The first words of what an MPI library says of itself: "MPICH Version: 5.0.2", "Open MPI v5.0.11"."""
+    return " ".join(library.split("\n")[0].split(",")[0].strip("\0 ").split())
 
 
 class MPITransport:

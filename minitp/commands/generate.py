@@ -138,13 +138,14 @@ def summary_line(row: dict[str, Any]) -> str:
     """One line under the text."""
     several = row["tokens"] and isinstance(row["tokens"][0], list)
     count = sum(map(len, row["tokens"])) if several else len(row["tokens"])
+    tokens = f"{count} token{'' if count == 1 else 's'}"
     gap = row["smallest_gap"]
     smallest = min((g for g in (gap if isinstance(gap, list) else [gap]) if g is not None), default=None)
     shown = row["tokens_per_second"] is not None and (row["world"] == "mpi" or row["ranks"] == 1)
     speed = f", {row['tokens_per_second']:.1f} tokens/s" if shown else ""          # thread ranks are not a speed
     apart = "" if smallest is None else f", best and second logit at least {smallest:.3g} apart"
     ranks = f"{row['ranks']} rank{'s' if row['ranks'] > 1 else ''} ({row['world']})"
-    return f"[{row['model']} on {ranks}: {count} tokens, {row['sync_points_per_token']} sync points each{speed}{apart}]"
+    return f"[{row['model']} on {ranks}: {tokens}, {row['sync_points_per_token']} sync points each{speed}{apart}]"
 
 
 def _write_record(options: GenerateOptions, session: Session, generation: Generation, row: dict[str, Any]) -> None:
@@ -157,7 +158,9 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
     if not (options.trace or options.show_comm):
         return
     plan = plan_of(options, session, generation)
-    info = run_info(session.group, **plan.to_run(), name=session.name, prompts=row["prompt_tokens"],
+    described = plan.to_run()
+    described["model"]["name"] = session.name
+    info = run_info(session.group, **described, prompts=row["prompt_tokens"],
                     tokens=row["tokens"], pieces=_pieces(session, generation), text=row["text"])
     trace = collect(session.group, session.group.recorder, info)
     if trace is None:

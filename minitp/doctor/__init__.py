@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitp.doctor.finding import Finding, State
 from minitp.doctor.machine import check_blas, check_cache, check_cores, check_gpu, check_temporary
-from minitp.doctor.mpi import check_mpi
+from minitp.doctor.mpi import INSTALL, check_mpi
 from minitp.doctor.packages import check_extras, check_minitp, check_python
 
 if TYPE_CHECKING:
@@ -60,14 +60,25 @@ def show(findings: Iterable[Finding], console: "Console") -> None:
         table.add_row(Text(_WORDS[f.state], _COLORS[f.state]), f.what, Text(f.finding))
     console.print(table)
     for title, states in (("To mend:", ("bad", "warn")), ("If wanted:", ("note",))):
-        commands = [f for f in rows if f.state in states and f.mend]
+        commands: dict[str, list[str]] = {}
+        for f in rows:
+            if f.state in states and f.mend:
+                commands.setdefault(f.mend, []).append(f.what)
         if commands:
             console.print(f"\n{title}")
-        for f in commands:
-            console.print(f"  {f.mend}    # {f.what}", soft_wrap=True, highlight=False, markup=False)
+        for command, what in commands.items():
+            console.print(f"  {command}    # {', '.join(what)}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"\n{verdict(rows)}", markup=False, highlight=False)
+
+
+def verdict(rows: Iterable[Finding]) -> str:
+    """The last line."""
     bad = [f.what for f in rows if f.state == "bad"]
-    console.print("\n" + (f"Not ready yet: {', '.join(bad)}." if bad else "Ready: ranks can run here."),
-                  markup=False, highlight=False)
+    if bad:
+        return f"Not ready yet: {', '.join(bad)}."
+    if any(f.what == "MPI library" and f.state == "warn" and f.mend == INSTALL for f in rows):
+        return "Ready: ranks can be threads of one process (--ranks N); for processes install MPI as above."
+    return "Ready: ranks can run here."
 
 
 def main(as_json: bool = False) -> int:

@@ -54,7 +54,7 @@ def child(*command: str, seconds: float = 20.0, environment: dict[str, str] | No
 
 def python(code: str, seconds: float = 20.0) -> Outcome:
     """Run `code`, which prints one JSON object, in this Python."""
-    return child(sys.executable, "-c", code, seconds=seconds)
+    return child(sys.executable, "-P", "-c", code, seconds=seconds)
 
 
 def plain_environment() -> dict[str, str]:

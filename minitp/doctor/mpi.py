@@ -41,7 +41,8 @@ def check_mpi() -> Iterator[Finding]:
     on_path = which("mpiexec")
     used = beside_python() or on_path
     if used is None:
-        yield Finding("mpiexec", "bad", "none beside this Python or on PATH: nothing can start ranks", INSTALL)
+        yield Finding("mpiexec", "bad" if loaded.data else "warn",
+                      "none beside this Python or on PATH: nothing can start processes", INSTALL)
     else:
         kind, version = _version(used)
         yield _mpiexec(used, kind, version, library)
@@ -56,8 +57,9 @@ def _library(loaded: Outcome, library: str) -> Finding:
     several = [f"{package} {version_of(package)}" for package in _RUNTIMES if version_of(package)]
     if loaded.data is None:
         if version_of("mpi4py") is None or "No module named 'mpi4py'" in loaded.error:
-            why, mend = "mpi4py is not installed: ranks can be threads, not processes", INSTALL
-        elif several:
+            why = "mpi4py is not installed: ranks can be threads, not processes"
+            return Finding("MPI library", "warn", why, INSTALL)
+        if several:
             why = f"mpi4py can't load MPI: {loaded.error}"
             mend = f"pip install --force-reinstall mpi4py {several[0].split()[0]}"
         else:

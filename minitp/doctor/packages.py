@@ -10,7 +10,7 @@ import minitp
 from minitp.doctor.finding import Finding, python
 
 _LEAST_PYTHON = (3, 11)
-_USES = {"app": "the walkthrough in the browser", "lessons": "the lesson notebooks"}
+_USES = {"app": ("the walkthrough in the browser", "main.py"), "lessons": ("the lesson notebooks", "*.ipynb")}
 _IMPORT_ALL = """
 import importlib, json
 failed = {}
@@ -52,7 +52,10 @@ def check_minitp() -> Finding:
 
 
 def check_extras() -> Iterator[Finding]:
-    for extra, use in _USES.items():
+    inside = Path(minitp.__file__).parent
+    for extra, (use, files) in _USES.items():
+        if not any(found for folder in (inside / f"_{extra}", inside.parent / extra) for found in folder.glob(files)):
+            continue                                # this minitp has no use for the extra
         missing = [name for name in requirements().get(extra, {}) if version_of(name) is None]
         if missing:
             yield Finding(extra, "note", f"{use}: not installed ({', '.join(missing)})",

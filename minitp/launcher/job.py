@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from minitp.launcher.marks import JOB_VARIABLE
-from minitp.launcher.mpiexec import Mpiexec, find_mpiexec, job_environment
+from minitp.launcher.mpiexec import Mpiexec, find_mpiexec, job_environment, python_command
 from minitp.launcher.output import Demultiplexer, JobOutput, Notices, Write, standard_sinks
 from minitp.launcher.telling import INTERRUPTED, OUT_OF_TIME
 from minitp.launcher.verdict import verdict
@@ -38,7 +38,7 @@ class MPIJob:
         found = mpiexec or find_mpiexec()
         self._kind = found.kind
         tag = f"<minitp-{self.id[:6]} %r>" if found.tags else ""
-        self.command = found.command(ranks, [sys.executable, *program], tag)
+        self.command = found.command(ranks, [*python_command(), *program], tag)
         self.environment, said = job_environment(ranks, self.id)
         if timeout is not None:                                  # should this process be gone by then
             self.environment["MPIEXEC_TIMEOUT"] = str(int(timeout) + 5)

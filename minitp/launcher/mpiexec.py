@@ -12,6 +12,7 @@ import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def find_mpiexec() -> Mpiexec:
         raise LaunchError(f"the mpiexec on the PATH ({path}) is {found.kind}'s, but mpi4py here uses {library}: every "
                           f"process would be rank 0 of 1. Install the one that fits beside this Python ({_HOW})")
     return found
+
+
+def python_command() -> list[str]:
+    """This Python, and where minitp is installed without the working folder on its path: a random.py may lie there."""
+    try:
+        metadata.version("minitp")
+    except metadata.PackageNotFoundError:          # run from a source folder
+        return [sys.executable]
+    return [sys.executable, "-P"]
 
 
 def beside_python() -> str | None:

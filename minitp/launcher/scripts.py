@@ -74,19 +74,21 @@ def _as_threads(ranks: int, world: World) -> bool:
 
 def _run_here(path: str, args: Sequence[str], ranks: int, timeout: float | None) -> int:
     """The script in this process, as `python script.py` would run it, with `ranks` threads for its launches."""
-    before = sys.argv, sys.path[0]
+    before = sys.argv, sys.path[:]
     try:
         with script_defaults(ranks, timeout), reported(hide=path):
             run_as_main(path, args)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
-        sys.argv, sys.path[0] = before
+        sys.argv, sys.path[:] = before
     return 0
 
 
 def run_as_main(path: str, args: Sequence[str]) -> None:
     """What `python path args…` does."""
     sys.argv = [path, *args]
-    sys.path[0] = str(Path(path).resolve().parent)
+    if not sys.flags.safe_path:                    # the script's folder takes the place of the working folder
+        del sys.path[0]
+    sys.path.insert(0, str(Path(path).resolve().parent))
     runpy.run_path(path, run_name="__main__")

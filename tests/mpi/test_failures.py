@@ -150,13 +150,16 @@ def test_another_number_of_ranks(plain):
 
 
 @pytest.mark.parametrize(("rank", "told"), [(0, 1), (2, 0)])
-def test_an_mpirun_of_another_mpi_is_refused(rank, told):
+@pytest.mark.parametrize(("names", "said"), [
+    (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), "belongs to openmpi"),    # before MPI starts: it would abort
+    (("PMI_RANK", "PMI_SIZE"), "rank 0 of 1")])                                  # after: nothing shows it before
+def test_an_mpirun_of_another_mpi_is_refused(rank, told, names, said):
     run = subprocess.run([sys.executable, str(SCRIPT), "goes_on", "-"], capture_output=True, text=True, timeout=20,
-                         check=False, env=ENV | {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "4"})
+                         check=False, env=ENV | {names[0]: str(rank), names[1]: "4"})
     assert run.returncode == 2
     refusals = [line for line in run.stderr.splitlines() if line.startswith("minitp: error: ")]
     assert len(refusals) == told and "Traceback" not in run.stderr and "Warning" not in run.stderr
-    assert all("the launcher started 4 processes" in line and "rank 0 of 1" in line for line in refusals)
+    assert all("the launcher started 4 processes" in line and said in line for line in refusals)
 
 
 @pytest.mark.parametrize(("signals", "code", "told", "plain"), [
