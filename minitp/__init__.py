@@ -13,7 +13,7 @@ _HOME = {
     "Partial": "minitp.comm",
     "ModelConfig": "minitp.config",
     "Placement": "minitp.placement",
-    "Cut": "minitp.placement",
+    "Cut": "minitp.cut",
     "Transformer": "minitp.model",
 }
 __all__ = ["Communicator", "Cut", "ModelConfig", "Partial", "Placement", "Transformer", "__version__", "launch"]

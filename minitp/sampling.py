@@ -11,9 +11,9 @@ from math import isfinite
 import numpy as np
 
 from minitp.comm import Communicator
+from minitp.cut import Cut
 from minitp.errors import ConfigError, NumericsError
 from minitp.layers import Logits
-from minitp.placement import Cut
 
 
 @dataclass(frozen=True)

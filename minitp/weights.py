@@ -11,8 +11,9 @@ import numpy as np
 
 from minitp.comm import Communicator
 from minitp.config import ModelConfig
+from minitp.cut import Slices
 from minitp.errors import ConfigError
-from minitp.placement import Parameter, Physical, Placement, Slices
+from minitp.placement import Parameter, Physical, Placement
 
 Weights = dict[str, Any]
 

@@ -11,7 +11,8 @@ from zlib import crc32
 import numpy as np
 
 from minitp.config import ModelConfig, RotaryConfig
-from minitp.placement import Parameter, Slices
+from minitp.cut import Slices
+from minitp.placement import Parameter
 
 LLAMA = ModelConfig(name="llama", hidden=10, layers=2, heads=9, kv_heads=3, head_size=2, ffn=11, vocab=23, positions=24)
 BIASED = {"qkv_bias": True, "attention_bias": True, "mlp_bias": True}

@@ -10,10 +10,11 @@ import minitp
 from minitp.arrays import CupyArrays
 from minitp.comm import Communicator, Partial, concatenate
 from minitp.context import KVCache, plan_pass
+from minitp.cut import Cut
 from minitp.generate import Generation, Request
 from minitp.layers.mlp import activate
 from minitp.model import Transformer
-from minitp.placement import Cut, Placement
+from minitp.placement import Placement
 from minitp.sampling import Sampling
 from minitp.weights import load_weights
 from tests.fake_device import FakeArrays, FakeDeviceArray, FakeModule, HostOnlyTransport

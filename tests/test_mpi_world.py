@@ -53,6 +53,6 @@ def test_processes_that_hang_show_where():
 
 def test_shapes_are_checked_in_the_whole_suite():
     """Otherwise every annotation in minitp is prose here, and a wrong one stays unseen."""
-    from minitp.placement import Cut
+    from minitp.cut import Cut
     with pytest.raises(TypeError, match="Type-check error"):
         Cut(4, 2).of("first")

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.config import TINY, ModelConfig
+from minitp.cut import Cut
 from minitp.errors import ConfigError
-from minitp.placement import Cut, Placement
+from minitp.placement import Placement
 
 SMOLLM2_135M = ModelConfig(hidden=576, layers=30, heads=9, kv_heads=3, head_size=64, ffn=1536, vocab=49152,
                            positions=8192, tied=True)

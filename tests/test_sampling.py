@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitp.cut import Cut
 from minitp.errors import ConfigError, NumericsError
 from minitp.layers import Logits
-from minitp.placement import Cut
 from minitp.sampling import Sampling, choose, noise
 from tests.mpi_world import run_threads
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from minitp.comm import Communicator
+from minitp.cut import Cut
 from minitp.environment import cores
 from minitp.errors import ConfigError
-from minitp.placement import Cut
 from minitp.trace.recorder import Recorder
 
 LEAST_ROUNDS = 5

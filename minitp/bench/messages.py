@@ -8,8 +8,8 @@ import numpy as np
 from minitp.bench.measure import check_rounds, every_rank, facts, median, own_recorder, thread_ranks
 from minitp.comm import Communicator, Partial
 from minitp.comm.threads import ThreadTransport, ThreadWorld
+from minitp.cut import Cut
 from minitp.errors import ConfigError
-from minitp.placement import Cut
 from minitp.trace.recorder import Recorder
 
 SIZES = tuple(4**n for n in range(1, 13))                # 4 B … 16 MiB

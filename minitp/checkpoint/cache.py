@@ -26,8 +26,9 @@ from minitp.checkpoint import safetensors
 from minitp.checkpoint.checkpoint import Checkpoint, TokenizerSource
 from minitp.checkpoint.files import opened
 from minitp.config import ModelConfig
+from minitp.cut import Slices
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Parameter, Placement, Slices
+from minitp.placement import Parameter, Placement
 
 VERSION = "1"
 STALE_SECONDS = 60

@@ -19,8 +19,9 @@ import numpy as np
 from minitp.checkpoint.files import BLOCK, TensorFile, plain_slices, shape_of, some
 from minitp.checkpoint.names import Location, NameMap
 from minitp.config import ModelConfig
+from minitp.cut import Slices
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Parameter, Placement, Slices
+from minitp.placement import Parameter, Placement
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 
+from minitp.cut import Slices
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Slices
 
 BLOCK = 1 << 17
 """How many bytes of a file are held at a time where they must be converted or cut on their way to the result.

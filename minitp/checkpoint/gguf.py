@@ -25,8 +25,8 @@ import numpy as np
 
 from minitp.checkpoint.files import TensorEntry, elements, likely_cause, opened, plain_slices, read_rows
 from minitp.checkpoint.safetensors import WEIGHT_DTYPES, read_floats
+from minitp.cut import Slices
 from minitp.errors import FileFormatError
-from minitp.placement import Slices
 
 MAX_AXES, MAX_ALIGNMENT, MAX_NESTING = 4, 1 << 20, 4
 

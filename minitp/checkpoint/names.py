@@ -23,8 +23,9 @@ import numpy as np
 
 from minitp.checkpoint.files import shape_of
 from minitp.config import ModelConfig
+from minitp.cut import Slices
 from minitp.errors import ConfigError
-from minitp.placement import Parameter, Slices
+from minitp.placement import Parameter
 
 ORDERS = ("blocks", "heads", "groups")
 PARTS = {"qkv": ("q", "k", "v"), "gate_up": ("gate", "up")}

@@ -27,8 +27,9 @@ from minitp.checkpoint.hf_config import config_to_hf
 from minitp.checkpoint.names import HF_GPT2, HF_LLAMA
 from minitp.checkpoint.opening import open_checkpoint
 from minitp.config import ModelConfig
+from minitp.cut import Slices
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Parameter, Placement, Slices
+from minitp.placement import Parameter, Placement
 
 FORMAT, VERSION = "minitp per-rank checkpoint", 1
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}

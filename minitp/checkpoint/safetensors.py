@@ -28,8 +28,8 @@ from minitp.checkpoint.files import (
     read_rows,
     replacing,
 )
+from minitp.cut import Slices
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Slices
 
 HEADER_CAP = 100_000_000
 """Bytes of header that minitp, like the reference library, reads at most; the largest models need far less."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from minitp.comm.packing import shape_of
 from minitp.comm.partial import Partial
+from minitp.cut import Cut, Slices
 from minitp.errors import CollectiveError, StateError
-from minitp.placement import Cut, Slices
 
 _SUMMED = "iufc"                 # kinds of numbers that MPI can sum; bool and 16-bit floats are refused by name
 

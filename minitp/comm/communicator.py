@@ -22,8 +22,8 @@ from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
 from minitp.comm.states import WHOLE, State, transition
 from minitp.comm.transport import Call, Transport
+from minitp.cut import Cut, Slices
 from minitp.errors import CollectiveError, MinitpError
-from minitp.placement import Cut, Slices
 from minitp.trace.recorder import Recorder
 from minitp.trace.schema import CHECK
 

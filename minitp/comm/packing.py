@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from minitp.placement import Cut, Slices
+from minitp.cut import Cut, Slices
 
 
 def shape_of(shape: Sequence[int], piece: Slices) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from minitp.arrays import Array
 from minitp.comm import Communicator, Partial
 from minitp.context import Context
-from minitp.placement import Cut
+from minitp.cut import Cut
 
 
 @dataclass(frozen=True)

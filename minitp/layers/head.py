@@ -11,8 +11,8 @@ from jaxtyping import Float
 from minitp.arrays import Array
 from minitp.comm import Communicator, Partial
 from minitp.context import Context
+from minitp.cut import Cut
 from minitp.layers.linear import times
-from minitp.placement import Cut
 
 
 @dataclass(frozen=True)

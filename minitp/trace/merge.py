@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minitp.cut import Cut
 from minitp.errors import CollectiveError
-from minitp.placement import Cut
 from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.recorder import Clock, Recorder

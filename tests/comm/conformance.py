@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from minitp.comm import Communicator, Partial
+from minitp.cut import Cut
 from minitp.errors import ConfigError, FileFormatError
-from minitp.placement import Cut
 from tests.comm.findings import Findings, crossed, cuts, numbers, piece, roots, total
 
 WHY = {"site": "here", "reason": "to see that it works"}

@@ -4,7 +4,7 @@ from math import prod
 import numpy as np
 
 from minitp.comm import Communicator
-from minitp.placement import Cut
+from minitp.cut import Cut
 
 
 class Findings(list):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minitp.comm import Communicator, Partial
+from minitp.cut import Cut
 from minitp.errors import CollectiveError
-from minitp.placement import Cut
 from tests.mpi_world import run_threads, worlds
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.comm import Communicator, Partial
+from minitp.cut import Cut
 from minitp.errors import StateError
-from minitp.placement import Cut
 from tests.comm.findings import Findings, numbers
 from tests.mpi_world import World, run_threads, worlds
 

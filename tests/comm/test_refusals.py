@@ -7,8 +7,8 @@ import pytest
 
 from minitp.comm import Partial
 from minitp.comm.checks import summable
+from minitp.cut import Cut
 from minitp.errors import CollectiveError, StateError
-from minitp.placement import Cut
 from tests.mpi_world import run_threads
 
 WHY = {"site": "layers.3.mlp.down", "reason": "to see it refused"}

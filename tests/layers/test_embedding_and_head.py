@@ -4,8 +4,8 @@ import pytest
 
 from minitp.comm import Partial
 from minitp.context import Context
+from minitp.cut import Cut
 from minitp.layers import HiddenParallelHead, ParallelEmbedding, VocabParallelEmbedding, VocabParallelHead
-from minitp.placement import Cut
 from tests.layers import RANKS, drawn, syncs
 from tests.mpi_world import run_threads
 

@@ -4,10 +4,10 @@ import pytest
 
 from minitp.comm import Partial
 from minitp.context import Context
+from minitp.cut import Cut
 from minitp.errors import StateError
 from minitp.layers import ColumnParallelLinear, LayerNorm, RMSNorm, RowParallelLinear
 from minitp.layers.linear import rows
-from minitp.placement import Cut
 from tests.layers import RANKS, drawn, syncs
 from tests.mpi_world import run_threads
 

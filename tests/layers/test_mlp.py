@@ -6,9 +6,9 @@ import pytest
 
 from minitp.comm import Partial
 from minitp.context import Context
+from minitp.cut import Cut
 from minitp.layers import MLP, ColumnParallelLinear, RowParallelLinear
 from minitp.layers.mlp import activate, error_function
-from minitp.placement import Cut
 from tests.layers import RANKS, Kept, drawn, syncs
 from tests.mpi_world import run_threads
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from minitp.comm import Communicator, Partial
 from minitp.comm.threads import RankStoppedError, ThreadTransport, ThreadWorld
-from minitp.placement import Cut
+from minitp.cut import Cut
 from minitp.trace import Recorder, align_clocks, collect, run_info
 
 D, V, LAYERS = 16, 50, 2
