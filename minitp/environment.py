@@ -11,6 +11,7 @@ THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 _LAUNCHERS = (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),                                          # MPICH, Intel MPI
               ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),       # Open MPI
               ("PMIX_RANK", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))                               # srun
+_LAUNCHERS_OWN = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "MPI_LOCAL", "HYDI_")       # what all they set
 
 
 def launcher_environment() -> tuple[int, int, int] | None:
@@ -30,17 +31,35 @@ def launcher_kind() -> str:
     return "unknown"
 
 
+def plain_environment() -> dict[str, str]:
+    """The environment without what an MPI launcher added: a child that starts MPI must not take this rank's seat."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHERS_OWN)}
+
+
 def is_first_rank() -> bool:
     """Whether this process may speak for the job: rank 0, or no launcher at all."""
     announced = launcher_environment()
     return announced is None or announced[0] == 0
 
 
-def cores() -> int:
+def core_numbers() -> list[int]:
     """The cores this process may use, which can be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cores() -> int:
+    return len(core_numbers())
+
+
+def blas_threads() -> int | None:
+    """How many threads a matrix product uses; None where that can't be told. Two libraries may be loaded: the most."""
+    try:
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return None
+    return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=None)
 
 
 def threads_per_rank(ranks: int) -> int:

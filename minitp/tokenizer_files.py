@@ -2,11 +2,11 @@
 
 Each reader returns the keyword arguments of `Tokenizer`.
 """
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from minitp.checkpoint.files import read_bounded, read_json
 from minitp.errors import FileFormatError
 
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4      # GGUF's token types
@@ -126,9 +126,9 @@ def from_folder(folder: Path) -> dict[str, Any]:
     BOS is added where tokenizer_config.json says so, else where tokenizer.json's own post-processor would.
     """
     backend = load_backend(folder)
-    config = read_json(folder / "tokenizer_config.json")
-    named = read_json(folder / "special_tokens_map.json") | {k: v for k, v in config.items() if v is not None}
-    numbered = read_json(folder / "config.json") | read_json(folder / "generation_config.json")
+    config = optional_json(folder / "tokenizer_config.json")
+    named = optional_json(folder / "special_tokens_map.json") | {k: v for k, v in config.items() if v is not None}
+    numbered = optional_json(folder / "config.json") | optional_json(folder / "generation_config.json")
     ends = numbered.get("eos_token_id")
     ends = [named_token(backend, named.get("eos_token")), *(ends if isinstance(ends, list) else [ends])]
     bos = named_token(backend, named.get("bos_token"))
@@ -170,31 +170,9 @@ def first_added(backend: Any) -> int | None:
         raise FileFormatError(f"tokenizer.json's post-processor fails on an empty text: {error}") from error
 
 
-def read_bounded(path: Path, limit: int) -> bytes:
-    """The file's bytes; a larger file is refused before it is read, and one that grows is cut off."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise FileFormatError(f"{path} can't be read: {error.strerror}") from error
-    if len(data) > limit:
-        raise FileFormatError(f"{path} is larger than {limit >> 20} MiB, the most that is read of such a file")
-    return data
-
-
-def read_json(path: Path) -> dict[str, Any]:
+def optional_json(path: Path) -> dict[str, Any]:
     """A JSON object, or an empty one where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        values = json.loads(read_bounded(path, LARGEST_CONFIG))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise FileFormatError(f"{path} is no JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise FileFormatError(f"{path} holds a {type(values).__name__}; it must be an object of names and values")
-    return values
+    return read_json(path, LARGEST_CONFIG) if path.is_file() else {}
 
 
 def named_token(backend: Any, token: Any) -> int | None:

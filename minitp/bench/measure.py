@@ -9,7 +9,7 @@ import numpy as np
 
 from minitp.comm import Communicator
 from minitp.cut import Cut
-from minitp.environment import cores
+from minitp.environment import blas_threads, cores
 from minitp.errors import ConfigError
 from minitp.trace.recorder import Recorder
 
@@ -65,12 +65,6 @@ def facts(group: Communicator, kind: str) -> dict[str, Any]:
 def thread_ranks(group: Communicator) -> bool:
     """Several ranks in one process: their times are not those of ranks that compute side by side."""
     return group.transport.world == "threads" and group.size > 1
-
-
-def blas_threads() -> int | None:
-    """Threads that one product may use in this process; None where they can't be counted."""
-    from threadpoolctl import threadpool_info
-    return next((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), None)
 
 
 def median(values: Any) -> float:

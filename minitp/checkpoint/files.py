@@ -76,10 +76,15 @@ def likely_cause(head: bytes) -> str:
 
 def read_json(path: Path, cap: int = 100_000_000) -> dict[str, Any]:
     """A JSON object from a file of at most `cap` bytes."""
+    return parse_json(read_bounded(path, cap), str(path))
+
+
+def read_bounded(path: Path, cap: int) -> bytes:
+    """The file's bytes; a file of more than `cap` is refused before it is read, and one that grows is not followed."""
     with opened(path) as (file, size):
         if size > cap:
-            raise FileFormatError(f"{path}: {size:,} bytes of JSON are over minitp's cap of {cap:,}")
-        return parse_json(file.read(size), str(path))
+            raise FileFormatError(f"{path}: {size:,} bytes are over minitp's cap of {cap:,} for such a file")
+        return file.read(size)
 
 
 def parse_json(data: bytes, what: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from minitp.checkpoint.gguf import Manifest
 from minitp.checkpoint.names import GGUF_GPT2, GGUF_LLAMA, GGUF_QWEN2
 from minitp.config import ModelConfig, RotaryConfig
+from minitp.context import frequencies
 from minitp.errors import ConfigError
 
 NAME_MAPS = {"llama": GGUF_LLAMA, "qwen2": GGUF_QWEN2, "gpt2": GGUF_GPT2}
@@ -119,18 +120,11 @@ def _rotary(manifest: Manifest, keys: _Keys, head_size: int) -> RotaryConfig:
     if np.allclose(divisors, 1):
         return linear
     llama3 = RotaryConfig(theta, "llama3", float(str(np.float32(divisors.max()))))
-    if linear.scaling != "default" or not np.allclose(divisors, llama3_divisors(llama3, head_size), rtol=1e-5):
+    expected = frequencies(RotaryConfig(theta), head_size) / frequencies(llama3, head_size)
+    if linear.scaling != "default" or not np.allclose(divisors, expected, rtol=1e-5):
         raise ConfigError("rope_freqs.weight scales the rotary frequencies in a way that is not supported; minitp has "
                           "llama3's (low and high frequency factors 1 and 4, 8192 original positions)")
     return llama3
-
-
-def llama3_divisors(rotary: RotaryConfig, head_size: int) -> np.ndarray:
-    """What llama3 scaling divides each of the head_size/2 frequencies by: 1 for short waves, `factor` for long ones."""
-    wavelength = 2 * np.pi * rotary.theta ** (np.arange(0, head_size, 2) / head_size)
-    low, high = rotary.low_freq_factor, rotary.high_freq_factor
-    kept = np.clip((rotary.original_positions / wavelength - low) / (high - low), 0, 1)     # 1: kept, 0: divided
-    return 1 / ((1 - kept) / rotary.factor + kept)
 
 
 def _tokens(metadata: dict[str, Any]) -> dict[str, Any]:

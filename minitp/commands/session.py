@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from minitp.comm import Communicator
-from minitp.commands.progress import bytes_bar, no_bar
 from minitp.commands.prompts import PromptSource, read_prompts
 from minitp.config import TINY, ModelConfig
 from minitp.errors import ConfigError, FileFormatError
@@ -15,6 +14,7 @@ from minitp.generate import Request
 from minitp.model import Transformer
 from minitp.models import Bundled, resolve
 from minitp.placement import Placement
+from minitp.progress import bytes_bar
 from minitp.weights import RandomSource, Source, Weights, load_weights
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def open_session(group: Communicator, options: ModelOptions, prompts: PromptSour
         wanted = Request(prompts=_ids(found["prompts"]["ids"]), end_tokens=tuple(found["prompts"]["end"]), **request)
         wanted.check(config.vocab, config.positions)
     model = Transformer(config, placement, group)
-    with bytes_bar(f"loading {found['name']}") if group.rank == 0 else no_bar() as progress:
+    with bytes_bar(_console() if group.rank == 0 else None, f"loading {found['name']}") as progress:
         weights = load_weights(source, placement, group, mode=options.load, dtype=np.dtype(options.dtype),
                                progress=progress)
     return Session(group, config, placement, model, weights, found["name"], tokenizer), wanted
@@ -111,7 +111,7 @@ def open_source(where: "Path | Bundled") -> Source:
     if isinstance(where, Bundled):
         return RandomSource(TINY)
     from minitp.checkpoint import open_checkpoint
-    with bytes_bar(f"dequantizing {where.name}, once") as progress:
+    with bytes_bar(_console(), f"dequantizing {where.name}, once") as progress:
         return open_checkpoint(where, cache=True, progress=progress)
 
 

@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from minitp.environment import plain_environment
+
 State = Literal["ok", "note", "warn", "bad"]
-_LAUNCHER = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "MPI_LOCAL", "HYDI_")
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,6 @@ def child(*command: str, seconds: float = 20.0, environment: dict[str, str] | No
 def python(code: str, seconds: float = 20.0) -> Outcome:
     """Run `code`, which prints one JSON object, in this Python."""
     return child(sys.executable, "-P", "-c", code, seconds=seconds)
-
-
-def plain_environment() -> dict[str, str]:
-    """The environment without what an MPI launcher added: a child that starts MPI must not take this rank's seat."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER)}
 
 
 def _last_object(output: str) -> dict[str, Any] | None:

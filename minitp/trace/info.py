@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minitp import __version__
+from minitp.environment import blas_threads, core_numbers
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -68,7 +69,7 @@ def _without_folders(word: str) -> str:
 
 def local_facts() -> dict[str, Any]:
     """What each rank tells rank 0: its machine (a number that means nothing elsewhere), cores and BLAS threads."""
-    return {"host": _host(), "cores": _cores(), "blas_threads": _blas_threads()}
+    return {"host": _host(), "cores": core_numbers(), "blas_threads": blas_threads()}
 
 
 def _host() -> str:
@@ -78,21 +79,6 @@ def _host() -> str:
     except OSError:
         machine = socket.gethostname()
     return blake2b(machine.encode(), digest_size=8).hexdigest()
-
-
-def _cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-def _blas_threads() -> int | None:
-    """How many threads a matrix product uses; None where that can't be told."""
-    try:
-        from threadpoolctl import threadpool_info
-    except ImportError:
-        return None
-    return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=None)
 
 
 def complete_info(run: dict[str, Any], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
