@@ -75,8 +75,10 @@ DtypeOption = Annotated[Precision, opt("Numbers to compute with.", panel=CUT)]
 BackendOption = Annotated[Backend, opt("Arrays on the host, or on a GPU by CuPy.", panel=CUT)]
 CheckedOption = Annotated[bool | None, opt("Compare the ranks' calls before every collective.", "--checked/--unchecked",
                                            panel=SAFETY, show_default="on with threads")]
-DeadlineOption = Annotated[float, opt("Seconds a rank may wait in one collective.", panel=SAFETY, min=0.1)]
-TimeoutOption = Annotated[float | None, opt("Seconds the whole run may take.", panel=SAFETY, min=0.1)]
+DeadlineOption = Annotated[float, opt("Seconds a rank may wait in one collective.", panel=SAFETY, min=0.1,
+                                      max=86400)]
+TimeoutOption = Annotated[float | None, opt("Seconds the whole run may take.", panel=SAFETY, min=0.1,
+                                            max=31_536_000)]
 
 
 def version(asked: bool) -> bool:

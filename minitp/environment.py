@@ -6,6 +6,7 @@ times threads outnumber the cores and a run is 10 to 35 times slower.
 import os
 import sys
 from collections.abc import MutableMapping
+from typing import TextIO
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _LAUNCHERS = (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),                                          # MPICH, Intel MPI
@@ -40,6 +41,11 @@ def is_first_rank() -> bool:
     """Whether this process may speak for the job: rank 0, or no launcher at all."""
     announced = launcher_environment()
     return announced is None or announced[0] == 0
+
+
+def is_unicode(stream: TextIO | None) -> bool:
+    """Whether every character can be written to it."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
 def core_numbers() -> list[int]:

@@ -2,6 +2,8 @@
 import csv
 import io
 import json
+import os
+import stat
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -174,6 +176,38 @@ def test_cupy_that_is_not_there_is_refused(monkeypatch):
     assert "minitp[cuda12]" in refusal("a", "--backend", "cupy")
 
 
+def test_files_are_written_through_links_and_never_in_the_place_of_a_device(tmp_path):
+    """A trace to /dev/null must not replace it, nor a trace to a link the link."""
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    row("ab", "--max-tokens", "1", "--trace", str(tmp_path / "link.json"))
+    assert (tmp_path / "link.json").is_symlink() and Trace.read(tmp_path / "real.json").run["ranks"] == 1
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE)
+    row("ab", "--max-tokens", "1", "--trace", str(tmp_path / "pipe"))
+    assert json.loads(reader.communicate(timeout=20)[0])["format"] == "minitp trace"
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert "same file" in refusal("ab", "--trace", str(tmp_path / "x"), "--logits", str(tmp_path / "x"))
+    assert "name of a file" in refusal("ab", "--trace", str(tmp_path))
+
+
+def test_a_prompt_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr("minitp.commands.prompts.LARGEST", 1 << 16)
+    assert "more than" in refusal("--file", "/dev/zero")
+    with pytest.raises(ConfigError, match="more than"):
+        minitp(*TINY, text="x" * (1 << 17))
+
+
+def test_a_terminal_without_unicode_gets_question_marks_and_json_escapes():
+    words = ["generate", "--model", "tiny", "--tokens", "195,169", "--max-tokens", "3", "--show-comm"]
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    for more in ([], ["--json"]):
+        ended = subprocess.run([sys.executable, "-m", "minitp", *words, *more], capture_output=True, timeout=60,
+                               env=plain)
+        assert ended.returncode == 0, ended.stderr
+        ended.stdout.decode("ascii")
+        assert b"all_reduce" in ended.stderr
+
+
 def test_a_full_context_ends_the_text():
     got = row("x" * 250, "--max-tokens", "20")
     assert len(got["tokens"]) == 6 and got["stop"] == "context"
@@ -236,11 +270,12 @@ def test_a_refusal_is_one_message_and_exit_code_2():
     assert ended.stderr.startswith("minitp: error: no model 'no-such-model'") and "Traceback" not in ended.stderr
 
 
-def test_a_file_that_can_not_be_written_is_one_message(tmp_path):
-    ended = run("generate", "--model", "tiny", "ab", "--max-tokens", "1", "--trace", str(tmp_path))
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full, a disk that is always full, is Linux's")
+def test_a_full_disk_is_one_message():
+    ended = run("generate", "--model", "tiny", "ab", "--max-tokens", "1", "--trace", "/dev/full")
     assert ended.returncode == 2 and "Traceback" not in ended.stderr
-    assert "minitp: error: Is a directory" in ended.stderr and str(tmp_path) in ended.stderr
-    assert list(tmp_path.parent.glob(".*.unfinished")) == []
+    assert "minitp: error: No space left on device" in ended.stderr
+    assert Path("/dev/full").is_char_device()
 
 
 @pytest.mark.mpi

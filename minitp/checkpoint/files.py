@@ -1,18 +1,17 @@
-"""Files seen as bytes, which both formats share: bounded reading, JSON, slices, and replacing a file whole.
+"""Files seen as bytes, which both formats share: bounded reading, JSON, and slices.
 
 A file is opened anew for each read: a checkpoint holds no descriptor and no mapping, so ranks that are threads may
 share it, and what is read counts as page cache, not as a process's memory.
 """
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -161,22 +160,6 @@ def read_rows(path: Path, entry: TensorEntry, rows: slice, row_bytes: int,
             raw = block[:min(step, count - start)]
             read_exactly(file, raw.data.cast("B"), what)
             out[start:start + len(raw)] = decode(raw)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes `path`'s place only when it is complete and on the disk; else nothing is left of it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def elements(shape: tuple[int, ...]) -> int:

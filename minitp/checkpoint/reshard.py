@@ -22,13 +22,14 @@ import numpy as np
 
 from minitp.checkpoint import safetensors
 from minitp.checkpoint.checkpoint import Checkpoint
-from minitp.checkpoint.files import read_json, replacing, shape_of, some
+from minitp.checkpoint.files import read_json, shape_of, some
 from minitp.checkpoint.hf_config import config_to_hf
 from minitp.checkpoint.names import HF_GPT2, HF_LLAMA
 from minitp.checkpoint.opening import open_checkpoint
 from minitp.config import ModelConfig
 from minitp.cut import Slices
 from minitp.errors import ConfigError, FileFormatError
+from minitp.files import replacing
 from minitp.placement import Parameter, Placement
 
 FORMAT, VERSION = "minitp per-rank checkpoint", 1

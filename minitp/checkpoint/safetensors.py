@@ -26,10 +26,10 @@ from minitp.checkpoint.files import (
     parse_json,
     plain_slices,
     read_rows,
-    replacing,
 )
 from minitp.cut import Slices
 from minitp.errors import ConfigError, FileFormatError
+from minitp.files import replacing
 
 HEADER_CAP = 100_000_000
 """Bytes of header that minitp, like the reference library, reads at most; the largest models need far less."""

@@ -11,8 +11,9 @@ import numpy as np
 from minitp.comm import Communicator
 from minitp.commands.prompts import PromptSource
 from minitp.commands.session import ModelOptions, Session, open_session
-from minitp.environment import is_first_rank
+from minitp.environment import is_first_rank, is_unicode
 from minitp.errors import ConfigError
+from minitp.files import replacing
 from minitp.generate import Generation, Request
 from minitp.sampling import Sampling
 from minitp.trace.predict import GenerationPlan
@@ -34,16 +35,26 @@ class GenerateOptions:
     as_json: bool = False
 
     def __post_init__(self):
-        for name, file in (("--logits", self.logits), ("--trace", self.trace)) if is_first_rank() else ():
-            # (only rank 0 writes; another may be on a machine without that folder)
-            if file is not None and not Path(file).expanduser().resolve().parent.is_dir():
-                raise ConfigError(f"{name} {file}: there is no folder {Path(file).expanduser().parent}")
+        if is_first_rank():                # only rank 0 writes; another may be on a machine without that folder
+            check_targets({"--logits": self.logits, "--trace": self.trace})
 
     def recorder(self, rank: int) -> Recorder:
         """Rank r's recorder; rank 0's also shows its events live where that is wanted."""
         from minitp.trace.live import ShowComm
         listener = ShowComm(sys.stderr) if self.show_comm and rank == 0 else None
         return Recorder(rank, keep_values=self.values, listener=listener)
+
+
+def check_targets(files: dict[str, str | None]) -> None:
+    """Refuse what can't be written before anything is computed: no folder, a folder, one file for two things."""
+    given = {name: Path(file).expanduser().resolve() for name, file in files.items() if file is not None}
+    for name, path in given.items():
+        if not files[name] or path.is_dir():
+            raise ConfigError(f"{name} takes the name of a file; {files[name]!r} is none")
+        if not path.parent.is_dir():
+            raise ConfigError(f"{name} {files[name]}: there is no folder {path.parent}")
+    if len(set(given.values())) < len(given):
+        raise ConfigError(f"{' and '.join(given)} name the same file: one would overwrite the other")
 
 
 def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
@@ -69,7 +80,7 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
     _write_record(options, session, generation, row)
     if group.rank == 0:
         if options.as_json:
-            print(json.dumps(row, ensure_ascii=False))
+            print(json.dumps(row, ensure_ascii=not is_unicode(sys.stdout)))
         elif not options.show_comm:
             print(f"\n{summary_line(row)}", file=sys.stderr)
     return row
@@ -153,7 +164,7 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
     from minitp.trace.live import ShowComm
     from minitp.trace.merge import collect, run_info
     if options.logits is not None and session.group.rank == 0:
-        with open(Path(options.logits).expanduser(), "wb") as file:
+        with replacing(Path(options.logits).expanduser()) as file:
             np.save(file, generation.kept_logits(), allow_pickle=False)
     if not (options.trace or options.show_comm):
         return

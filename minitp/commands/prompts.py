@@ -71,19 +71,22 @@ def _read_file(name: str) -> str:
         return "-"
     path = Path(name).expanduser()
     try:
-        if path.stat().st_size > LARGEST:
-            raise ConfigError(f"{name} has {path.stat().st_size} bytes; a prompt may have {LARGEST}")
-        return path.read_text(encoding="utf-8").removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start})") from None
+        with open(path, "rb") as file:
+            return _text(file, name)
     except OSError as error:
         raise ConfigError(f"{name} can't be read: {error.strerror}") from None
 
 
 def _read_stdin() -> str:
+    return _text(sys.stdin.buffer, "standard input")
+
+
+def _text(file: Any, name: str) -> str:
+    """All of `file` (of bytes) as text, without its last line's end; bounded as it is read, for a device has no size."""
+    data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ConfigError(f"{name} has more than {LARGEST >> 20} MiB: no model's context holds such a prompt")
     try:
-        return sys.stdin.buffer.read(LARGEST).decode().removesuffix("\n")
+        return data.decode("utf-8-sig").removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"standard input is not UTF-8 text (byte {error.start})") from None
-
-
+        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start})") from None

@@ -3,6 +3,8 @@ import json
 import sys
 from pathlib import Path
 
+from minitp.files import replacing
+
 
 def show(file: Path, by: str | None, rank: int | None, as_json: bool) -> None:
     """The summary as tables, or its numbers as JSON."""
@@ -27,7 +29,8 @@ def export(file: Path, kind: str, output: Path | None) -> None:
     elif output is None:
         json.dump(chrome(trace), sys.stdout)
     else:
-        output.write_text(json.dumps(chrome(trace)), encoding="utf-8")
+        with replacing(output) as target:
+            target.write(json.dumps(chrome(trace)).encode())
 
 
 def check(file: Path) -> int:

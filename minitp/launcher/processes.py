@@ -77,6 +77,7 @@ class Job:
     def __init__(self, world: Any):
         self.rank, self.size = world.rank, world.size
         self.data = world.Dup()                     # the ranks' collectives, apart from what a script does with WORLD
+        self.leaving = world.Dup()                  # their good-bye: in `data` it would answer another's barrier
         self.hotline = Hotline(world, self.where)
         self.doing: str | None = None               # in words, where no communicator can tell
         self.groups: list[Communicator] = []
@@ -220,7 +221,7 @@ def run_in_mpi(fn: "Callable[[Communicator], Any]", ranks: int | None, options: 
         with as_rank(job.rank), job.limit(options.run_deadline):
             result = fn(group)
             job.doing = "has returned"
-            job.data.Barrier()                      # a rank that waits for one that has returned can still be told so
+            job.leaving.Barrier()                   # a rank that waits for one that has returned can still be told so
     except BaseException as error:
         if place := failed_at(error, group):
             error.add_note(place)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minitp.errors import FileFormatError
+from minitp.files import replacing
 from minitp.trace.columns import (
     LARGEST,
     Table,
@@ -122,17 +123,13 @@ class Trace:
         return plain | ({"values": self.values} if self.values else {})
 
     def write(self, path: str | os.PathLike) -> None:
-        """Write the file, gzipped where its name ends in .gz; under another name until it is complete."""
+        """Write the file, gzipped where its name ends in .gz; whole, or not at all."""
         path = Path(path)
         data = _text(self.to_plain()).encode()
         if path.suffix == ".gz":
             data = gzip.compress(data, 6, mtime=0)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-        try:
-            unfinished.write_bytes(data)
-            os.replace(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(data)
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> "Trace":

@@ -59,6 +59,11 @@ def never_comes(group):
         time.sleep(30)
 
 
+def returns_before_a_barrier(group):
+    if group.rank != 1:
+        group.barrier(site="layers.0.mlp.down", reason="meet")
+
+
 def returns_early(group):
     return group.rank == 1
 
@@ -77,6 +82,6 @@ def main(group):
 
 
 if __name__ == "__main__":
-    deadline = 1.0 if WAY in ("never_comes", "returns_early") else 60.0
+    deadline = 1.0 if WAY in ("never_comes", "returns_early", "returns_before_a_barrier") else 60.0
     minitp.launch(main, deadline=deadline, run_deadline=1.0 if "run_deadline" in sys.argv else None,
                   ranks=4 if "four" in sys.argv else None)

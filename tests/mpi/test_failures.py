@@ -134,6 +134,12 @@ def test_deadline_of_a_collective(way, where, plain):
                            f"  ranks 0 and 2: waiting in {waiting}", f"  rank 1: {where}"]
 
 
+def test_a_rank_that_has_returned_does_not_answer_a_barrier():
+    ended = Ended("returns_before_a_barrier")
+    assert ended.code == 2 and "not every rank came within 1 s to barrier" in ended.lines[0]
+    assert "  rank 1: has returned" in ended.lines
+
+
 def test_deadline_of_the_run():
     ended = Ended("goes_on", "run_deadline", plain=True)
     assert ended.code == 124
