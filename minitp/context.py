@@ -43,6 +43,7 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
+        """What this rank holds, over all layers that have run."""
         return sum(array.nbytes for pair in self._held.values() for array in pair)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from minitp.commands.prompts import PromptSource
-from minitp.commands.session import ModelOptions, open_session
+from minitp.commands.session import ModelOptions, open_generation
 from minitp.generate import Generation, run
 from tests.mpi_world import run_threads
 
@@ -26,7 +26,7 @@ def replay(comm, path: str, prompt: str) -> np.ndarray:
     """(P + 63, V) logits of the prompt and its known continuation, in one pass."""
     ids = [*REFERENCE[f"{prompt}_prompt"].tolist(), *REFERENCE[f"{prompt}_greedy"].tolist()[:-1]]
     source = PromptSource(tokens=(",".join(map(str, ids)),))
-    session, request = open_session(comm, ModelOptions(path), source, {"max_tokens": 0, "keep_logits": True})
+    session, request = open_generation(comm, ModelOptions(path), source, max_tokens=0, keep_logits=True)
     generation = Generation(session.model, session.weights, request)
     run(generation)
     return generation.kept_logits() if comm.rank == comm.size - 1 else np.zeros(0)

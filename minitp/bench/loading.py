@@ -24,8 +24,8 @@ _LATER = ("times and memory are those of the one process that all thread ranks s
 
 
 def load(group: Communicator, open_source: Callable[[], Source], *, files: Callable[[Source], Path | None],
-         rounds: int = 5, mode: Literal["slice", "scatter"] = "slice", embedding: Literal["vocab", "hidden"] = "vocab",
-         dtype: Any = np.float32, started: float | None = None) -> list[dict[str, Any]]:
+         rounds: int = 5, mode: Literal["slice", "scatter"] = "slice", dtype: Any = np.float32,
+         started: float | None = None) -> list[dict[str, Any]]:
     """One row per rank. Call it first thing on each rank: the time to the first token counts from the process's start.
 
     open_source  opens the model (a Checkpoint, a RandomSource); its time counts
@@ -36,7 +36,7 @@ def load(group: Communicator, open_source: Callable[[], Source], *, files: Calla
     begin = time.perf_counter()
     source = open_source()
     opened = time.perf_counter() - begin
-    placement = Placement(source.config, group.size, embedding)
+    placement = Placement(source.config, group.size)
 
     def read() -> Weights:
         return load_weights(source if mode == "slice" or group.rank == 0 else None, placement, group, mode=mode,

@@ -37,17 +37,9 @@ def collective(group: Communicator, *, ops: Sequence[str] = OPS, sizes: Sequence
     return rows
 
 
-def recording(group: Communicator, sync_points: float | None = None,
-              step_milliseconds: float | None = None) -> list[dict[str, Any]]:
-    """One row: µs that minitp adds to a collective by announcing and recording it, without values.
-
-    `share_of_step`: of a decode step with so many sync points that takes so long, where both are given.
-    """
-    cost = float(every_rank(group, [recording_cost()]).max())
-    known = sync_points is not None and step_milliseconds is not None
-    return [facts(group, "recording") | {
-        "recording_us": cost, "sync_points": sync_points, "step_ms": step_milliseconds,
-        "share_of_step": cost / 1e3 * sync_points / step_milliseconds if known else None}]    # type: ignore[operator]
+def recording(group: Communicator) -> list[dict[str, Any]]:
+    """One row: µs that minitp adds to a collective by announcing and recording it, without values."""
+    return [facts(group, "recording") | {"recording_us": float(every_rank(group, [recording_cost()]).max())}]
 
 
 def recording_cost(rounds: int = 7, calls: int = 300) -> float:
@@ -72,7 +64,7 @@ def _case(group: Communicator, op: str, n: int) -> tuple[Callable[[], Callable],
     """
     cut, whole = Cut(n, group.size), np.zeros(n, np.float32)
     piece = np.zeros(len(cut.of(group.rank)), np.float32)
-    bare = _mpi(group, whole, piece, cut) if group.transport.world == "mpi" else _threads(group, whole, piece, cut)
+    bare = _mpi(whole, piece, cut) if group.transport.world == "mpi" else _threads(group, whole, piece, cut)
 
     def through() -> Callable[[], Any]:
         if op == "all_gather":
@@ -88,7 +80,7 @@ def _case(group: Communicator, op: str, n: int) -> tuple[Callable[[], Callable],
     return through, bare[op]
 
 
-def _mpi(group: Communicator, whole: np.ndarray, piece: np.ndarray, cut: Cut) -> dict[str, Callable[[], Any]]:
+def _mpi(whole: np.ndarray, piece: np.ndarray, cut: Cut) -> dict[str, Callable[[], Any]]:
     from mpi4py import MPI
     world, sizes, result = MPI.COMM_WORLD, list(cut.sizes), np.empty_like(whole)
     return {"all_reduce": lambda: world.Allreduce(MPI.IN_PLACE, whole),

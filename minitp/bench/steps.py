@@ -28,7 +28,8 @@ def decode(model: Transformer, weights: Mapping[str, Any], *, prompt: int = 16, 
     needed = prompt + tokens * (rounds + 1) + 1
     _check_context(model, needed, f"a prompt of {prompt} and {rounds + 1} rounds of --tokens {tokens}")
     request = Request((tuple(_ids(model, prompt)),), max_tokens=needed - prompt)
-    steps = iter(Generation(model, dict(weights), request, dtype=dtype))
+    generation = Generation(model, dict(weights), request, dtype=dtype)
+    steps = iter(generation)
     products = Products(model, weights, 1, dtype)
     with own_recorder(model.group) as recorder:
         next(steps)                                                              # the prompt's own pass
@@ -37,6 +38,7 @@ def decode(model: Transformer, weights: Mapping[str, Any], *, prompt: int = 16, 
     row = facts(model.group, "decode") | {"prompt": prompt} | _model_facts(model, products, dtype)
     row |= _compared(model.group, row, work / tokens, limit / tokens, 1, products)
     row |= {"rounds": rounds, "tokens_per_round": tokens}
+    row["kv_cache_bytes"] = int(every_rank(model.group, [generation.cache.nbytes]).max())
     row |= _meetings(model.group, recorder, "decode", tokens * (rounds + 1), row["ms_per_token"])
     return [row]
 

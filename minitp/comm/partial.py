@@ -58,11 +58,6 @@ class Partial:
     def ndim(self) -> int:
         return len(self._array.shape)
 
-    @property
-    def owns_buffer(self) -> bool:
-        """Whether a collective may sum in place: never for a view."""
-        return not self._view
-
     def __repr__(self) -> str:
         return f"Partial(shape={tuple(self.shape)}, dtype={self.dtype}, one term of a sum over {self.group.size} ranks)"
 

@@ -21,9 +21,9 @@ class Call(NamedTuple):
     root: int | None = None
 
     def __str__(self) -> str:
-        shape = "×".join(map(str, self.shape))
+        what = f"{'×'.join(map(str, self.shape))} {self.dtype}".strip() if self.op != "barrier" else ""
         root = "" if self.root is None else f" root {self.root}"
-        return f"{self.op}({shape} {self.dtype}){root} at {self.site}, call {self.sequence}"
+        return f"{self.op}({what}){root} at {self.site}, call {self.sequence}"
 
 
 @runtime_checkable

@@ -2,13 +2,12 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from minitp.comm import Communicator
 from minitp.commands.session import ModelOptions, find_model, open_session
-from minitp.errors import ConfigError
 from minitp.weights import Source
 
 Rows = list[dict[str, Any]]
@@ -31,10 +30,7 @@ def _collective(group: Communicator) -> Rows:
 
 
 def _opened(group: Communicator, options: ModelOptions) -> Source:
-    source = find_model(group, options)[1]
-    if source is None:
-        raise ConfigError("bench load reads slices on every rank: leave out --load scatter")
-    return source
+    return cast(Source, find_model(group, options)[1])        # None only with --load scatter, which bench doesn't have
 
 
 def _files(source: Any) -> Path | None:
@@ -49,7 +45,7 @@ def _with_model(group: Communicator, what: str, options: ModelOptions, rounds: i
         rows = bench.load(group, lambda: _opened(group, options), files=_files, rounds=rounds, dtype=dtype,
                           started=float(os.environ[STARTED]) if STARTED in os.environ else None)
         return [row | {"model": Path(options.model).name} for row in rows]
-    session, _ = open_session(group, options)
+    session = open_session(group, options)
     measure = bench.decode if what == "decode" else bench.prefill
     rows = measure(session.model, session.weights, tokens=tokens, rounds=rounds, dtype=dtype)
     return [row | {"model": session.name} for row in rows]

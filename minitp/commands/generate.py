@@ -10,7 +10,7 @@ import numpy as np
 
 from minitp.comm import Communicator
 from minitp.commands.prompts import PromptSource
-from minitp.commands.session import ModelOptions, Session, open_session
+from minitp.commands.session import ModelOptions, Session, open_generation
 from minitp.environment import is_first_rank, is_unicode
 from minitp.errors import ConfigError
 from minitp.files import replacing
@@ -62,11 +62,9 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
     from minitp.trace.merge import align_clocks
     if options.trace or options.show_comm:
         align_clocks(group)
-    wanted = {"max_tokens": options.max_tokens, "sampling": options.sampling, "gathered": not options.sharded_logits,
-              "keep_logits": options.logits is not None}
-    session, request = open_session(group, options.model, options.prompts, wanted)
-    if request is None:
-        raise ConfigError("there is nothing to generate from")
+    session, request = open_generation(
+        group, options.model, options.prompts, max_tokens=options.max_tokens, sampling=options.sampling,
+        gathered=not options.sharded_logits, keep_logits=options.logits is not None)
     generation = Generation(session.model, session.weights, request, dtype=np.dtype(options.model.dtype),
                             arrays=group.arrays)
     printer = Printer(session, len(request.prompts), out=None if options.as_json or group.rank else sys.stdout,

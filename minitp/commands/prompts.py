@@ -82,7 +82,7 @@ def _read_stdin() -> str:
 
 
 def _text(file: Any, name: str) -> str:
-    """All of `file` (of bytes) as text, without its last line's end; bounded as it is read, for a device has no size."""
+    """All of `file` (of bytes) as text, without its last line's end. Bounded as it is read: devices have no size."""
     data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise ConfigError(f"{name} has more than {LARGEST >> 20} MiB: no model's context holds such a prompt")

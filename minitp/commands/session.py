@@ -79,21 +79,30 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
     return found, RandomSource(config) if found["path"] is None else open_source(Path(found["path"])), None
 
 
-def open_session(group: Communicator, options: ModelOptions, prompts: PromptSource | None = None,
-                 request: dict[str, Any] | None = None) -> tuple[Session, Request | None]:
-    """The model on this rank; with `request`, also what to generate, refused before any weight is read."""
+def open_session(group: Communicator, options: ModelOptions) -> Session:
+    """The model on this rank."""
+    return _loaded(group, options, *find_model(group, options))
+
+
+def open_generation(group: Communicator, options: ModelOptions, prompts: PromptSource, **wanted: Any
+                    ) -> tuple[Session, Request]:
+    """The model on this rank and what to generate, which is refused before any weight is read."""
     found, source, tokenizer = find_model(group, options, prompts)
+    config, read = ModelConfig.from_dict(found["config"]), found["prompts"]
+    request = Request(prompts=_ids(read["ids"]), end_tokens=tuple(read["end"]), **wanted)
+    request.check(config.vocab, config.positions)
+    return _loaded(group, options, found, source, tokenizer), request
+
+
+def _loaded(group: Communicator, options: ModelOptions, found: dict[str, Any], source: Source | None,
+            tokenizer: "ByteTokenizer | None") -> Session:
     config = ModelConfig.from_dict(found["config"])
     placement = Placement(config, group.size, options.embedding, options.cut)
-    wanted = None
-    if request is not None:
-        wanted = Request(prompts=_ids(found["prompts"]["ids"]), end_tokens=tuple(found["prompts"]["end"]), **request)
-        wanted.check(config.vocab, config.positions)
     model = Transformer(config, placement, group)
     with bytes_bar(_console() if group.rank == 0 else None, f"loading {found['name']}") as progress:
         weights = load_weights(source, placement, group, mode=options.load, dtype=np.dtype(options.dtype),
                                progress=progress)
-    return Session(group, config, placement, model, weights, found["name"], tokenizer), wanted
+    return Session(group, config, placement, model, weights, found["name"], tokenizer)
 
 
 def _name(options: ModelOptions) -> str:

@@ -28,11 +28,6 @@ def compare(trace: Trace, predicted: Events | Mapping[int, Events]) -> list[str]
                     else _all_the_same(recorded, trace.run["ranks"], _wanted(predicted)))
 
 
-def same_on_all_ranks(trace: Trace) -> list[str]:
-    """Where a rank recorded something else than the first; right for one group, not for a pipeline's stages."""
-    return _at_most(_between_ranks(recorded_by_rank(trace)))
-
-
 def recorded_by_rank(trace: Trace) -> dict[int, list[Expected]]:
     """The events, but for control messages, of each rank that has any, in order, as a prediction would have them."""
     by_rank: dict[int, list[Expected]] = {}

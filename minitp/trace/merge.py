@@ -20,6 +20,7 @@ from minitp.errors import CollectiveError
 from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.recorder import Clock, Recorder
+from minitp.trace.schema import TIMES
 from minitp.trace.values import as_plain
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _pack(recorder: Recorder) -> str:
 
 def _shifted(trace: Trace, by: int) -> Trace:
     for table in (trace.events, trace.marks):
-        for name in ("enter", "leave", "start", "wait", "complete"):
+        for name in TIMES:
             if name in table:
                 table[name] = np.where(table[name] < 0, table[name], table[name] + by)
     return trace

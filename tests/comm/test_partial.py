@@ -33,7 +33,7 @@ p.astype("float64")  p.astype(np.complex64)  p.astype(p.dtype)
 concatenate([p, q])  concatenate([p, q], axis=0)  concatenate((p, q, p), 1)  concatenate([p])
 """
 # Things with one answer on every rank, so that asking is harmless.
-ASKED = ("p.shape", "p.dtype", "p.ndim", "repr(p)", "str(p)", "f'{p}'", "p is p", "p.owns_buffer", "bool([p])",
+ASKED = ("p.shape", "p.dtype", "p.ndim", "repr(p)", "str(p)", "f'{p}'", "p is p", "bool([p])",
          "isinstance(p, Partial)", "callable(p)", "p.group.size")
 
 REFUSED = """

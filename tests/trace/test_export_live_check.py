@@ -11,7 +11,7 @@ from trace_runs import body, on_threads
 from minitp.config import ModelConfig
 from minitp.placement import Placement
 from minitp.trace import Event, Expected, Mark, ShowComm, Timeline, Trace, compare
-from minitp.trace.check import SHOWN, same_on_all_ranks
+from minitp.trace.check import SHOWN
 from minitp.trace.export import CSV_COLUMNS, chrome, csv
 from minitp.trace.live import line
 from minitp.trace.predict import GenerationPlan, predict
@@ -160,11 +160,10 @@ def test_ranks_that_differ_are_named():
                 "whole", (4,), "float32", 16, 0, 1, None, None, None, None, False, "")
     trace = Trace.of([one, one._replace(rank=1, payload=8), one._replace(rank=2), one._replace(rank=2, site="b")],
                      [Mark(0, "decode", 0, None, 0, 1)], run={"ranks": 4})
-    assert same_on_all_ranks(trace) == [
+    assert compare(trace, [one]) == [
+        "1 of 4 ranks recorded nothing, of them rank 3 is the first",
         "rank 1, event 0, all_reduce at a (decode 0, data): payload is 8, on rank 0 16",
         "rank 2, event 1, all_reduce at b (decode 0, data), is not on rank 0"]
-    assert compare(trace, [one]) == ["1 of 4 ranks recorded nothing, of them rank 3 is the first",
-                                     *same_on_all_ranks(trace)]
 
 
 def test_ranks_without_end_take_no_time():
