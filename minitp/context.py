@@ -37,7 +37,7 @@ class KVCache:
             shape = (self.batch, kv_heads, self.slots, head_size)
             self._held[site] = self.arrays.xp.zeros(shape, self.dtype), self.arrays.xp.zeros(shape, self.dtype)
         for held, new in zip(self._held[site], (keys, values), strict=True):
-            held[ctx.row_index, :, ctx.slot_index] = new
+            held[ctx.row_index, :, ctx.position_index] = new
         held_keys, held_values = self._held[site]
         return held_keys[:, :, :ctx.seen], held_values[:, :, :ctx.seen]
 
@@ -67,8 +67,8 @@ class Context:
     mask: Any = None
     cache: KVCache | None = None
     observer: Observer | None = None
-    row_index: Any = field(default=None, repr=False)
-    slot_index: Any = field(default=None, repr=False)
+    row_index: Any = field(default=None, repr=False)             # (B, 1): 0…B-1, there too
+    position_index: Any = field(default=None, repr=False)        # `positions`, where the weights are
 
     @property
     def xp(self) -> Any:

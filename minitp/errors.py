@@ -1,4 +1,5 @@
 """The errors a user can meet. Each says what was asked, which rule it broke, and what would work."""
+import builtins
 
 
 class MinitpError(Exception):
@@ -31,3 +32,9 @@ class LaunchError(MinitpError, RuntimeError):
 
 class FetchError(MinitpError, RuntimeError):
     """A model's files could not be fetched, or could not be stored."""
+
+
+def error_named(name: str) -> type[Exception]:
+    """The class of an error that another rank met: one of minitp's, or an OSError and its kinds."""
+    found = globals().get(name, getattr(builtins, name, None))
+    return found if isinstance(found, type) and issubclass(found, (MinitpError, OSError)) else OSError

@@ -100,7 +100,8 @@ class Generation:
         for row, prompt in enumerate(self.request.prompts):
             ids[row, :len(prompt)] = prompt
         positions = np.broadcast_to(np.arange(width), ids.shape)
-        logits, index = self._pass("prefill", 0, ids, positions, self.lengths - 1), 0
+        logits = self._pass("prefill", 0, ids, positions, self.lengths - 1)
+        index = 0
         while not all(self.stops):
             yield self._choose(logits, index)
             if all(self.stops) and not self.request.keep_logits:

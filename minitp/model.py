@@ -91,7 +91,7 @@ class Transformer:
         """Logits of the rows that `ctx.last` names (of every row where it is None)."""
         x = self.embedding.forward(ids, weights, ctx)                            # B T D
         if self.config.learned_positions:
-            x = x + weights["positions.weight"][ctx.slot_index]
+            x = x + weights["positions.weight"][ctx.position_index]
         for block in self.blocks:
             x = block.forward(x, weights, ctx)
         if ctx.last is not None:

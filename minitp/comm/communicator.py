@@ -4,7 +4,6 @@ A collective that is not in the trace can't exist: nothing else in minitp holds 
 follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is where in the model, `reason` is the
 sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
 """
-import builtins
 import json
 import sys
 import time
@@ -15,15 +14,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minitp import errors
 from minitp.arrays import NUMPY, Arrays
 from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
-from minitp.comm.states import WHOLE, State, transition
+from minitp.comm.states import WHOLE, State, state_names
 from minitp.comm.transport import Call, Transport
 from minitp.cut import Cut, Slices
-from minitp.errors import CollectiveError, MinitpError
+from minitp.errors import CollectiveError, MinitpError, error_named
 from minitp.trace.recorder import Recorder
 from minitp.trace.schema import CHECK
 
@@ -233,7 +231,7 @@ class Communicator:
         if failure is not None:
             raise failure
         if "error" in outcome:
-            raise _error_named(outcome["error"])(outcome["message"])
+            raise error_named(outcome["error"])(outcome["message"])
         return outcome["value"]
 
     # --- how each is done ----------------------------------------------------------------------------------------
@@ -258,8 +256,8 @@ class Communicator:
             self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
                               compared, enter, checked_at, _caller())
             enter = checked_at
-        self.recorder.add(self, call, op, plane, reason, _states(op, axis, to_axis), shape, call.dtype, payload, enter,
-                          leave, _caller())
+        self.recorder.add(self, call, op, plane, reason, state_names(op, axis, to_axis), shape, call.dtype, payload,
+                          enter, leave, _caller())
         self.recorder.keep(kept, result, plane)
         return result
 
@@ -291,17 +289,6 @@ class Communicator:
 
     def _unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
         return self.arrays.from_host(array) if on_device and array is not None else array
-
-
-def _error_named(name: str) -> type[Exception]:
-    """The class of an error that another rank met: one of minitp's, or an OSError and its kinds."""
-    found = getattr(errors, name, getattr(builtins, name, None))
-    return found if isinstance(found, type) and issubclass(found, (MinitpError, OSError)) else OSError
-
-
-@cache
-def _states(op: str, axis: int | None, to_axis: int | None) -> tuple[str, ...]:
-    return ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
 
 
 def _caller() -> str:

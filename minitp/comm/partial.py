@@ -169,8 +169,10 @@ class Partial:
 
     def _same_group(self, other: Any) -> Any:
         if not isinstance(other, Partial):
-            raise StateError("a whole array (a bias, the residual) can't be added to a partial sum: each of the "
-                             f"{self.group.size} ranks would add it, so the sum would hold it {self.group.size} times. "
+            n = self.group.size
+            wrong = (f"each of the {n} ranks would add it, so the sum would hold it {n} times" if n > 1 else
+                     "each rank would add it, so on several ranks the sum would hold it several times")
+            raise StateError(f"a whole array (a bias, the residual) can't be added to a partial sum: {wrong}. "
                              "Reduce the partial first, then add")
         if other.group is not self.group:
             raise StateError("these are partial sums over different groups of ranks; reduce one of them first")

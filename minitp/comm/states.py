@@ -9,6 +9,7 @@ Multiplying changes a state for free (whole · columns → shard, shard · rows 
 collective. The tables below are read by the communicator, the recorder and the closed form alike.
 """
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 
@@ -50,3 +51,9 @@ def transition(op: str, axis: int | None = None, to_axis: int | None = None) -> 
     before, after = TRANSITIONS[op]
     return (State(before, axis if before == "shard" else None),  # type: ignore[arg-type]
             State(after, (axis if to_axis is None else to_axis) if after == "shard" else None))  # type: ignore[arg-type]
+
+
+@cache
+def state_names(op: str, axis: int | None, to_axis: int | None) -> tuple[str, ...]:
+    """Before and after, as a trace has them."""
+    return ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))

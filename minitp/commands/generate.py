@@ -122,7 +122,12 @@ class Printer:
 
 
 def result_row(session: Session, generation: Generation, times: list[float], texts: list[str]) -> dict[str, Any]:
-    """What `--json` prints. Of one prompt the values themselves, of several a list of each."""
+    """What `--json` prints. Of one prompt the values themselves, of several a list of each.
+
+    prefill_seconds    from the loaded model to the first token; starting ranks and loading come before it, and
+                       `minitp bench load` measures them
+    tokens_per_second  of the tokens after the first
+    """
     events = session.group.recorder.events
     syncs = sum(event.plane == "data" and event.phase != "load" for event in events)
     decoding = times[-1] - times[1] if len(times) > 2 else None
@@ -137,7 +142,7 @@ def result_row(session: Session, generation: Generation, times: list[float], tex
         "tokens": each(generation.tokens), "text": each(texts), "stop": each(list(generation.stops)),
         "sync_points_per_token": syncs // len(generation.passes),
         "smallest_gap": each([gap if np.isfinite(gap) else None for gap in generation.gaps]),
-        "seconds_to_first_token": times[1] - times[0] if len(times) > 1 else None,
+        "prefill_seconds": times[1] - times[0] if len(times) > 1 else None,
         "tokens_per_second": decoded / decoding if decoding and decoded else None,
         "dtype": str(generation.dtype),
     }

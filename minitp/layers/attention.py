@@ -68,7 +68,11 @@ class Attention:
         """(kv heads, the query heads that share them, how many share each), by their local numbers on this rank.
 
         Kv heads with equally many query heads here stand together: all of them are one batch of products. At its edges
-        a rank may hold fewer query heads of a kv head, and other ranks the rest.
+        a rank may hold fewer query heads of a kv head, and other ranks the rest. With 9 heads, 3 to a kv head:
+
+          rank 0 of 2   heads 0-4, kv heads 0, 1   (0:1, 0:3, 3), (1:2, 3:5, 2)   kv head 1 lacks head 5 here
+          rank 1 of 4   heads 3-4, kv head 1       (0:1, 0:2, 2)
+          rank 2 of 4   heads 5-6, kv heads 1, 2   (0:2, 0:2, 1)                  alike: one batch of two
         """
         owner = [head // self.heads_per_kv for head in self.heads]
         found, kv, head = [], 0, 0

@@ -20,7 +20,7 @@ class MLP:
     other, so that gate[i] and up[i] of the same i are on the same rank.
     """
     site: str
-    up: ColumnParallelLinear
+    up: ColumnParallelLinear                     # gate and up where gated
     down: RowParallelLinear
     activation: Activation
     gated: bool

@@ -18,8 +18,7 @@ class RMSNorm:
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
         weight = _of_whole_rows(x, weights, self.site)
-        mean_square = (x * x).sum(-1, keepdims=True) / x.shape[-1]                    # B T 1
-        inverse = 1 / ctx.xp.sqrt(mean_square + self.eps)
+        inverse = 1 / ctx.xp.sqrt(_mean(x * x) + self.eps)                            # B T 1
         ctx.save(self.site, x=x, inverse=inverse)
         return x * inverse * weight
 
@@ -32,10 +31,15 @@ class LayerNorm:
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Array, "B T D"]:
         weight = _of_whole_rows(x, weights, self.site)
-        centered = x - x.mean(-1, keepdims=True)
-        inverse = 1 / ctx.xp.sqrt((centered * centered).mean(-1, keepdims=True) + self.eps)
+        centered = x - _mean(x)
+        inverse = 1 / ctx.xp.sqrt(_mean(centered * centered) + self.eps)
         ctx.save(self.site, centered=centered, inverse=inverse)
         return centered * inverse * weight + weights[self.site + ".bias"]
+
+
+def _mean(x: Float[Array, "B T D"]) -> Float[Array, "B T 1"]:
+    """Of each row; `x.mean` gives the same and takes twice as long on the one row of a decode step."""
+    return x.sum(-1, keepdims=True) / x.shape[-1]
 
 
 def _of_whole_rows(x: Any, weights: Mapping[str, Any], site: str) -> Any:

@@ -169,7 +169,7 @@ def test_a_partial_sum_is_refused_at_every_door(biased):
 def test_what_does_not_commute_with_the_sum_is_refused():
     outcomes = run_threads(misused, 1)[0]
     for name in ("residual", "bias", "add_bias"):
-        assert "the sum would hold it 1 times. Reduce the partial first" in outcomes[name]
+        assert "several times. Reduce the partial first" in outcomes[name]
     for name in ("activation", "softmax"):
         assert "educe" in outcomes[name]
 
