@@ -82,8 +82,8 @@ def test_logits_are_of_every_position_and_choose_the_tokens(tmp_path):
 def test_a_seed_gives_the_same_text_at_any_number_of_ranks(words):
     draws = {}
     for seed in ("1", "2"):
-        texts = [row("ab", *words, "--seed", seed, "--dtype", "float64", "--max-tokens", "12", "--ranks", ranks, *more)
-                 ["tokens"] for ranks in ("1", "3", "5") for more in ([], ["--sharded-logits"])]
+        texts = [row("ab", *words, "--seed", seed, "--dtype", "float64", "--max-tokens", "8", "--ranks", ranks, *more)
+                 ["tokens"] for ranks in ("1", "5") for more in ([], ["--sharded-logits"])]
         assert all(text == texts[0] for text in texts)
         draws[seed] = texts[0]
     assert draws["1"] != draws["2"]

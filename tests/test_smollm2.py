@@ -39,8 +39,8 @@ def check_logits(logits: np.ndarray, prompt: str) -> None:
     assert (logits.argmax(-1) == REFERENCE[f"{prompt}_argmax"]).all()
 
 
-@pytest.mark.parametrize("ranks, prompt", [(1, "plain"), (2, "chat"), (3, "mixed"), (4, "plain"), (5, "chat"),
-                                           (7, "mixed")])
+@pytest.mark.parametrize("ranks, prompt", [(1, "chat"), (2, "mixed"), (3, "plain"), (4, "plain"), (5, "plain"),
+                                           (7, "plain")])
 def test_logits_equal_an_independent_evaluation(smollm2_path, ranks, prompt):
     logits = run_threads(replay, ranks, deadline=120.0, path=str(smollm2_path), prompt=prompt)[-1]
     check_logits(logits, prompt)
