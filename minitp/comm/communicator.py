@@ -1,6 +1,7 @@
 """The one class through which ranks talk: every collective takes a state, returns another, says why, and is recorded.
 
-A collective that is not in the trace can't exist: nothing else in minitp holds a transport. Names of the movement
+A collective that is not in the trace can't exist: no layer, loop or loader holds a transport (the launcher's good-bye
+after a run, and the bare calls that `bench` takes as its limit, are not part of a run). Names of the movement
 follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is where in the model, `reason` is the
 sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
 """

@@ -1,4 +1,9 @@
-"""However a job of MPI processes fails: it ends at once, tells the cause once, exits with another code than 0."""
+"""However a job of MPI processes fails: it ends at once, tells the cause once, exits with another code than 0.
+
+The hard cases of group B: B01 one rank raises, B02 what only the root does, B03 `plain` (mpirun python, no runner), B04
+another MPI's mpirun, B05 another number of ranks, B23 signals, B24 whole lines. Elsewhere: B07, B09, B13 in
+tests/comm/test_collectives.py, B12 and B26 in test_checked.py, B21 and B25 in tests/test_mpiexec.py, B17 in tests/gpu.
+"""
 import os
 import shutil
 import signal
