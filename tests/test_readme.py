@@ -4,12 +4,16 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minitp
+from minitp.config import TINY, ModelConfig
+from minitp.placement import Placement
+from minitp.trace.predict import GenerationPlan, predict
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,6 +29,26 @@ def test_the_idea_in_twelve_lines_runs(capsys):
         assert np.allclose(y, np.maximum(x @ w_up.T, 0) @ w_down.T)
     body = code[code.index("def mlp"):code.index("\n\n", code.index("def mlp"))]
     assert len(body.splitlines()) <= 12
+
+
+SMOLLM2 = ModelConfig(hidden=576, layers=30, heads=9, kv_heads=3, head_size=64, ffn=1536, vocab=49152, positions=8192,
+                      tied=True)
+
+
+def test_the_numbers_of_the_table_are_the_closed_form_s():
+    placement = Placement(SMOLLM2, 4)
+    assert placement.heads.sizes == (3, 2, 2, 2) and "3, 2, 2, 2" in README
+    assert [len(placement.kv_heads(rank)) for rank in range(4)] == [1, 1, 2, 1] and "1, 1, 2, 1" in README
+    assert sum(len(placement.kv_holders(kv_head)) == 2 for kv_head in range(3)) == 2
+
+    def token(config: ModelConfig, gathered: bool = True) -> list:
+        plan = GenerationPlan(Placement(config, 3), "slice", "float32", 1, [("decode", 1)], 0, gathered)
+        return predict(plan)
+
+    assert len(token(SMOLLM2)) == 62 and "62 for 30 layers" in README
+    assert round(sum(event.payload for event in token(SMOLLM2)) / 1000) == 337 and "337 kB" in README
+    assert round(sum(event.payload for event in token(SMOLLM2, gathered=False)) / 1000) == 141 and "141 kB" in README
+    assert len(token(replace(TINY, parallel_block=True))) == 4 and len(token(TINY)) == 6 and "4 instead of 6" in README
 
 
 def test_links_into_the_repository_exist():
