@@ -251,3 +251,20 @@ def test_ctrl_c_on_a_script_on_threads(tmp_path):
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=10)
     assert process.returncode == 130 and told == "minitp: stopped by Ctrl-C\n"
+
+
+def test_sys_exit_0_on_one_rank_ends_that_rank_alone():
+    def leaves(group):
+        if group.rank == 1:
+            sys.exit(0)
+        return group.rank
+
+    assert minitp.launch(leaves, 3) == [0, None, 2]
+
+    def leaves_the_others_waiting(group):
+        if group.rank == 1:
+            sys.exit()
+        group.barrier(site="s", reason="r")
+
+    with pytest.raises(CollectiveError, match="rank 1: has returned"):
+        minitp.launch(leaves_the_others_waiting, 3)

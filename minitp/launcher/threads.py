@@ -47,6 +47,8 @@ class _Ranks:
         except RankStoppedError:
             pass
         except BaseException as error:           # SystemExit too: the caller's thread decides what it means
+            if isinstance(error, SystemExit) and not error.code:
+                return                           # sys.exit(0) is this rank's way to return; the others go on
             self.failures.append((rank, error))
             self.world.stop()
 
