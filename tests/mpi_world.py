@@ -124,9 +124,10 @@ class World:
 
 
 def worlds(threads: tuple[int, ...] = (1, 2, 3, 5, 7), mpi: tuple[int, ...] = (1, 3, 4)) -> list:
-    """Parameters for a test or a fixture that runs in both worlds; the MPI ones carry the mark `mpi`."""
+    """Parameters for what runs in both worlds; the MPI ones carry the mark `mpi`, those on 4 ranks `slow` too."""
     return ([pytest.param(World("threads", n), id=f"threads-{n}") for n in threads]
-            + [pytest.param(World("mpi", n), id=f"mpi-{n}", marks=pytest.mark.mpi) for n in mpi])
+            + [pytest.param(World("mpi", n), id=f"mpi-{n}", marks=[pytest.mark.mpi] + [pytest.mark.slow] * (n > 3))
+               for n in mpi])
 
 
 # --- results as files: numbers and text as JSON, arrays beside it, nothing pickled -----------------------------------

@@ -45,7 +45,7 @@ def check(ranks: list[dict]) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize("n", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_the_model_on_mpi_ranks(mpi, n):
     check(mpi(n, everything))
 
