@@ -68,7 +68,7 @@ function cellsInto(kit, parent, o, rows, w, cellHeight) {
 
 /** A weight shard: one picture; while it is being used a line sweeps over the column that is multiplied just now. */
 function matrixBlock(kit, o) {
-  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, stage: o.stage };
+  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns };
   let group, set, picture, sweep, inner;
   block.build = (parent) => {
     group = svgNode(parent, "g", {});
@@ -93,6 +93,9 @@ function matrixBlock(kit, o) {
     sweep = svgNode(group, "rect", { x: 0, y: -3, width: 3, height: h + 6, rx: 1.5, fill: kit.look.ink, opacity: 0 });
     if (o.what) kit.know(group, o.what, { w, h, array: o.array, rows: o.array ? o.array.rows : 0 });
   };
+  /** What stays where it came from: the same cells, faint. */
+  block.ghost = (parent, x, y) => o.array && svgNode(parent, "image", { x, y, width: w, height: h, preserveAspectRatio: "none", opacity: 0.25,
+    href: heatPicture(o.key, o.array, kit.look.grey, o.largest, kit.look.paper, false) });
   block.frame = (at) => {
     const s = at.stage(o.stage);
     put(picture, "opacity", at.moment.cut < 1 || s > 0 ? 1 : 0.45);

@@ -1,7 +1,7 @@
 // One element of the result, with its true numbers: whose terms they are, and why their sum can't wait.
 
 /** Pieces of a line: [{text, rank?, bold?, muted?}], laid out and wrapped to `width`; returns the height. */
-function piecesInto(parent, kit, pieces, width) {
+function lineInto(parent, kit, pieces, width) {
   const { look } = kit, line = 30;
   let x = 0, y = 16;
   const placed = [];
@@ -38,18 +38,16 @@ function equationInto(parent, kit, spec, state, width, index) {
 }
 
 function sumInto(parent, kit, spec, symbol, values, sum, width, index) {
-  const { ranks, sync } = kit, decimals = spec.decimals, broken = Boolean(sync.broken), pieces = [];
+  const { ranks, sync } = kit, broken = Boolean(sync.broken), decimals = spec.decimals, pieces = [];
   pieces.push({ text: `${symbol}[${index}]`, bold: true }, { text: "=" });
   ranks.forEach((rank, i) => {
     if (i) pieces.push({ text: broken ? "or" : "+" });
     pieces.push({ text: numberWords(values[rank], decimals), rank, term: rank, bold: true });
   });
-  const rounded = (v) => Number(v.toFixed(decimals));
   if (!broken && sum !== null) {
-    const same = Math.abs(values.reduce((a, v) => a + rounded(v), 0) - rounded(sum)) < 0.5 * 10 ** -decimals;
-    pieces.push({ text: same ? "=" : "≈" }, { text: numberWords(sum, decimals), bold: true, total: true });
+    pieces.push({ text: addsUp(values, sum, decimals) ? "=" : "≈" }, { text: numberWords(sum, decimals), bold: true, total: true });
   }
-  const line = piecesInto(parent, kit, pieces, width);
+  const line = lineInto(parent, kit, pieces, width);
   const words = svgNode(parent, "g", {});
   moveTo(words, 0, line.height + 2);
   const texts = [0, 1].map((i) => svgNode(words, "text", { x: 0, y: 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
@@ -67,6 +65,18 @@ function sumInto(parent, kit, spec, symbol, values, sum, width, index) {
   };
 }
 
+/** Whether the rounded terms add up to the rounded sum. */
+function addsUp(values, sum, decimals) {
+  const rounded = (v) => Number(v.toFixed(decimals));
+  return Math.abs(values.reduce((a, v) => a + rounded(v), 0) - rounded(sum)) < 0.5 * 10 ** -decimals;
+}
+
+/** Decimals for an equation: three digits of the largest number, one or two more where only then the terms add up. */
+function equationDecimals(values, sum) {
+  const least = decimalsFor([...values, sum ?? 0]);
+  return [least, least + 1, least + 2].find((decimals) => sum !== null && addsUp(values, sum, decimals)) ?? least;
+}
+
 /** act(a) + act(b) ≠ act(a + b), with the numbers of this sync. */
 function beforeInto(parent, kit, symbol, width) {
   const { ranks, sync, config } = kit, act = sync.slot("act", -1), p = ranks.length, name = activationWord(config.activation);
@@ -80,7 +90,7 @@ function beforeInto(parent, kit, symbol, width) {
   pieces.push({ text: "=" }, { text: numberWords(list[p], decimals), bold: true }, { text: "≠" },
     { text: `${name}(${numberWords(sumValue(sync, 0), inner)})`, bold: true }, { text: "=" },
     { text: numberWords(list[p + 1], decimals), bold: true }, { text: ": act after the sum", muted: true });
-  const line = piecesInto(parent, kit, pieces, width);
+  const line = lineInto(parent, kit, pieces, width);
   const words = svgNode(parent, "g", {});
   moveTo(words, 0, line.height + 2);
   const lines = wrapText(`${name} bends: the ${name} of a sum is not the sum of the ${name}s. What is next for ${symbol} bends too `

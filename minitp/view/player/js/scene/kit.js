@@ -1,6 +1,7 @@
 // What scenes are made with: blocks of this sync's arrays and weights, at a size that fits, in the colours of the theme.
 
 const LEVELS = [
+  { name: "grand", vec: 224, row: 18, rows: 14, cell: 8, tall: 112, wide: 224, lead: 40, gate: 144, gutter: 136, label: 36 },
   { name: "wide", vec: 160, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 120, gutter: 136, label: 36 },
   { name: "roomy", vec: 128, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 112, gutter: 136, label: 36 },
   { name: "middle", vec: 104, row: 14, rows: 10, cell: 5, tall: 96, wide: 112, lead: 24, gate: 104, gutter: 128, label: 36 },
@@ -29,7 +30,8 @@ function sceneKit(model, sync, look, level, know) {
     const array = kit.slot(slot, rank);
     return vectorBlock(kit, {
       array, rank, key: `${slot}${rank}`, largest: kit.largest(slot), width: level.vec,
-      what: { kind: "vector", rank, slot, symbol: o.symbol ?? slot, state: o.state, axis: array?.axis, shape: array?.shape },
+      what: { kind: o.kind ?? "vector", rank, slot, symbol: o.symbol ?? slot, state: o.state, axis: array?.axis,
+        shape: array?.shape ?? sync.shape },
       ...o,
     });
   };
@@ -40,21 +42,35 @@ function sceneKit(model, sync, look, level, know) {
     return kit.vec(slot, rank, { width: array?.cols ? Math.min(level.vec, array.cols * most) : level.vec / 2, ...o });
   };
 
-  kit.weightName = (site, part) => `${site}.${part}.weight`;
+  /** An array with a row per head: rows of cells up to `most` px wide, few or many positions in the same room. */
+  kit.perHead = (slot, rank, o, most = 8) => {
+    const array = kit.slot(slot, rank), room = Math.min(level.vec, 96);
+    return kit.vec(slot, rank, { width: array?.cols ? Math.min(room, array.cols * most) : room / 2, rowHeight: level.rows, ...o });
+  };
+
+  /** Whether a rank has this slot: false where others have it and it has not, null where nobody has. */
+  kit.owns = (slot, rank) => (kit.slot(slot, rank) ? true : ranks.some((r) => sync.slot(slot, r)) ? false : null);
+
+  /** How many query heads a rank holds, from its slice of W q; null where that isn't known. */
+  kit.headCount = (rank) => {
+    const part = partOf(model, `layers.${Math.max(0, sync.layer)}.attention.qkv.weight`, 0, rank);
+    return part ? (part.at[0][1] - part.at[0][0]) / kit.config.head_size : null;
+  };
 
   /**
    * The shards of some logical matrices, as Wᵀ, one list per rank: [[block…]…]. `wanted`: [{name: physical, part}].
    * All have one cell size. A rank that owns nothing of it has an empty frame that says so.
    */
   kit.weights = (wanted, stage, o = {}) => {
-    const found = wanted.map((one) => ranks.map((rank) => partOf(model, one.name, one.part, rank)));
+    const found = wanted.map((one) => ranks.map((rank) => partOf(model, one.name, one.part, rank, o.upright)));
     const known = found.flat().filter((part) => part?.array?.rows && part.array.cols);
     const most = (pick) => Math.max(1, ...known.map(pick));
     const together = o.beside ? wanted.length : 1;
     const tall = o.beside === false ? level.tall / wanted.length - 4 : level.tall;
     const cell = Math.max(0.5, Math.min(level.cell, Math.floor(2 * tall / most((part) => part.array.rows)) / 2));
     const room = o.wide ?? level.wide;
-    const narrow = Math.max(0.5, Math.min(cell, room / together / most((part) => part.array.cols)));
+    const cols = most((part) => part.array.cols);
+    const narrow = Math.min(Math.max(cell, Math.min(level.cell, 40 / cols)), room / together / cols);
     return ranks.map((rank) => wanted.map((one, i) => {
       const part = found[i][rank];
       if (part && part.empty) {
@@ -66,17 +82,21 @@ function sceneKit(model, sync, look, level, know) {
         ...sizes, array, rank, stage, state: part?.cut === "whole" ? "whole" : "shard", key: `${one.name}|${part?.name}|${rank}`,
         largest: Math.max(0, ...found[i].map((p) => p?.array?.max ?? 0)), words: array ? "" : one.label,
         marks: o.marks?.(rank, part), sweeps: o.sweeps,
-        whole: part && { name: part.name, label: one.label, shape: part.shape, at: part.at, column: i },
-        what: part && { kind: "shard", rank, name: part.name, symbol: one.label, axis: axisWords(part), state: "shard",
-          shape: [part.at[1][1] - part.at[1][0], part.at[0][1] - part.at[0][0]] },
+        whole: part && { name: part.name, label: one.label, shape: part.shape, at: part.at, column: i,
+          upright: Boolean(o.upright) },
+        what: part && { kind: "shard", rank, name: part.name, symbol: one.label, axis: axisWords(part, o.upright),
+          state: "shard", shape: sidesOf(part, o.upright) },
       });
     }));
   };
   return kit;
 }
 
-/** One logical part of a rank's physical array, as Wᵀ: {array, name, shape, at, cut}, {empty} or null. */
-function partOf(model, name, index, rank) {
+/**
+ * One logical part of a rank's physical array, as Wᵀ (`upright`: as it is stored): {array, name, shape, at, cut},
+ * {empty} where the rank owns nothing of it, or null where it isn't known.
+ */
+function partOf(model, name, index, rank, upright = false) {
   const weight = model.weight(name, rank);
   if (!weight) return null;
   const sizes = weight.parts.map((part) => part.at[0][1] - part.at[0][0]);
@@ -86,12 +106,18 @@ function partOf(model, name, index, rank) {
   if (part.at.some(([low, high]) => high <= low)) return { ...found, empty: true };
   const before = sizes.slice(0, index).reduce((a, b) => a + b, 0);
   const from = Math.round(weight.rows * before / all), to = Math.round(weight.rows * (before + sizes[index]) / all);
-  return { ...found, array: { ...transposed(rowsOf(weight, from, to)), max: weight.max } };
+  const own = rowsOf(weight, from, to);
+  return { ...found, array: upright ? own : transposed(own) };
 }
 
-/** Which slice of the whole a part is, in words: columns 0–15 of 64. Of Wᵀ, so stored rows are columns. */
-function axisWords(part) {
-  for (const [axis, word] of [[0, "columns"], [1, "rows"]]) {
+const sidesOf = (part, upright) => {
+  const sides = part.at.map(([low, high]) => high - low);
+  return upright ? sides : sides.reverse();
+};
+
+/** Which slice of the whole a part is, in words: columns 0–15 of 64. Of Wᵀ stored rows are columns. */
+function axisWords(part, upright = false) {
+  for (const [axis, word] of upright ? [[1, "columns"], [0, "rows"]] : [[0, "columns"], [1, "rows"]]) {
     const [low, high] = part.at[axis];
     if (high - low !== part.shape[axis]) return `${word} ${low}–${high - 1} of ${part.shape[axis]}`;
   }
