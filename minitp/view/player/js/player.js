@@ -45,6 +45,7 @@ function createPlayer(root, play, host) {
   function drawAll() {
     const width = Math.floor(parts.width.clientWidth), card = model.tour[state.card];
     const all = { state, shown, width };
+    root.classList.toggle("narrow", width < NARROW);
     for (const draw of draws) draw(all);
     const height = scene.draw({ ...shown, hover, focus: card ? card.focus : "" }, width);
     setAttribute(parts.scene, "width", width);
