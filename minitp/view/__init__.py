@@ -1,0 +1,1 @@
+"""Trace → view model: every number that a page, picture, export or lesson shows is computed here, and only here."""
