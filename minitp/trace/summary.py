@@ -89,6 +89,12 @@ def working_phases(timeline: Timeline) -> list[str]:
     return list(dict.fromkeys(trace.words("phase")[data].tolist()))
 
 
+def crowded(trace: Trace) -> bool:
+    """Whether some host had more ranks than cores; every view of waits must then say so."""
+    per_core = trace.run.get("ranks_per_core")
+    return isinstance(per_core, (int, float)) and per_core > 1 and isinstance(trace.run.get("cores"), int)
+
+
 def arrivals(timeline: Timeline) -> list[Sync]:
     """Where the ranks arrive at each sync point of more than one rank, in the order of the trace.
 

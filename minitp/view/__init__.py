@@ -1,1 +1,4 @@
-"""Trace → view model: every number that a page, picture, export or lesson shows is computed here, and only here."""
+"""From a trace to what a page shows: every number that a picture, a table, an export or a lesson shows is made here.
+
+Pages and pictures draw; they compute nothing. NumPy only.
+"""

@@ -4,22 +4,19 @@ A trace holds the tokens but not the logits, so a comparison of traces speaks of
 bundled model anew and compares logits as well.
 """
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitp.errors import FileFormatError
-from minitp.placement import Placement
 from minitp.trace.file import Trace
-from minitp.trace.predict import GenerationPlan
-from minitp.trace.show import crowded
+from minitp.trace.predict import DTYPES
+from minitp.trace.summary import crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, plain, share, size
-from minitp.view.passes import Passes
-
-MOST_ANSWERED = 1 << 12            # ranks for which memory is added up one by one
+from minitp.view.header import part, placement_of
+from minitp.view.passes import Pass, Passes
 
 
 class Entry(NamedTuple):
@@ -66,22 +63,21 @@ class Run:
     logits: np.ndarray | None = None
 
 
-def question_of(trace: Trace) -> str | None:
+def question_of(run: dict[str, Any]) -> str | None:
     """The same for runs that can be compared: model, prompt, dtype, batch; None where the header doesn't say."""
-    run = trace.run
-    what, model = run.get("generation"), run.get("model")
-    if not (isinstance(what, dict) and isinstance(model, dict) and "prompts" in run and "tokens" in run):
+    what, model = part(run, "generation"), part(run, "model")
+    if not (what and model and "prompts" in run and "tokens" in run and type(run.get("ranks")) is int):
         return None
     return json.dumps([model, run["prompts"], what.get("dtype"), what.get("batch")], sort_keys=True)
 
 
-def groups(traces: Sequence[tuple[str, Trace]]) -> list[list[str]]:
-    """Names of runs with the same model and prompt, the largest group first; only groups of two or more."""
+def groups(headers: Mapping[str, dict[str, Any]]) -> list[list[str]]:
+    """Of runs by name, those with the same model and prompt, few ranks first; the largest group first; no lone ones."""
     found: dict[str, list[tuple[int, str]]] = {}
-    for name, trace in traces:
-        question = question_of(trace)
+    for name, run in headers.items():
+        question = question_of(run)
         if question is not None:
-            found.setdefault(question, []).append((trace.run["ranks"], name))
+            found.setdefault(question, []).append((run["ranks"], name))
     return sorted(([name for _, name in sorted(group)] for group in found.values() if len(group) > 1),
                   key=len, reverse=True)
 
@@ -95,16 +91,17 @@ def compare(runs: Sequence[Run]) -> list[Entry]:
 def _entry(run: Run, reference: Run) -> Entry:
     trace, passes = run.timeline.trace, Passes(run.timeline)
     rows = [row for row in passes.tokens if row.phase == "decode"] or passes.tokens
-    n = len(rows) or 1
+    n, run_info = len(rows) or 1, trace.run
     tokens, wanted = tokens_of(trace), tokens_of(reference.timeline.trace)
-    cores = trace.run.get("cores")
-    return Entry(run.name, trace.run["ranks"], plain(trace.run.get("world", "?"), 20),
-                 cores if isinstance(cores, int) else None, crowded(trace), tokens,
-                 first_difference(tokens, wanted) if tokens and wanted else None,
-                 _largest(run.logits, reference.logits), memory_of(trace),
-                 max((row.sync_points for row in rows), default=0), _wall(rows, passes.tokens) / n,
-                 *(sum(getattr(row, kind) for row in rows) / n for kind in ("computing", "waiting", "moving")),
-                 _blas(trace.run.get("blas_threads")))
+    computing, waiting, moving = (sum(getattr(row, kind) for row in rows) / n
+                                  for kind in ("computing", "waiting", "moving"))
+    return Entry(
+        name=run.name, ranks=run_info["ranks"], world=plain(run_info.get("world", "?"), 20),
+        cores=run_info["cores"] if type(run_info.get("cores")) is int else None, crowded=crowded(trace), tokens=tokens,
+        differs=first_difference(tokens, wanted) if tokens and wanted else None,
+        logits=_largest(run.logits, reference.logits), memory=memory_of(trace),
+        sync_points=max((row.sync_points for row in rows), default=0), time=_wall(rows, passes.tokens) / n,
+        computing=computing, waiting=waiting, moving=moving, blas=_blas(run_info.get("blas_threads")))
 
 
 def _blas(threads: Any) -> int | None:
@@ -112,7 +109,7 @@ def _blas(threads: Any) -> int | None:
     return max(threads) if known else None
 
 
-def _wall(rows: list, tokens: list) -> float:
+def _wall(rows: list[Pass], tokens: list[Pass]) -> float:
     """From the end of the pass before the first to the end of the last: what a reader of the text waits."""
     if not rows:
         return 0.0
@@ -143,14 +140,10 @@ def _largest(one: np.ndarray | None, other: np.ndarray | None) -> float | None:
 
 def memory_of(trace: Trace) -> tuple[int, int] | None:
     """Bytes of weights on the emptiest and the fullest rank, from the placement; None where it isn't known."""
-    try:
-        plan = GenerationPlan.from_run(trace.run)
-    except FileFormatError:
+    placement, dtype = placement_of(trace.run), part(trace.run, "generation").get("dtype")
+    if placement is None or dtype not in DTYPES:
         return None
-    placement: Placement = plan.placement
-    if placement.ranks > MOST_ANSWERED:
-        return None
-    held = [placement.elements(rank) * np.dtype(plan.dtype).itemsize for rank in range(placement.ranks)]
+    held = [placement.elements(rank) * np.dtype(dtype).itemsize for rank in range(placement.ranks)]
     return min(held), max(held)
 
 
@@ -190,9 +183,9 @@ def why_slower(entries: Sequence[Entry]) -> list[str]:
     tight = [entry for entry in entries if entry.crowded and entry.cores]
     if tight:
         worst = max(tight, key=lambda entry: entry.ranks)
-        lines.append(f"{count(worst.ranks, 'rank')} shared {count(worst.cores or 1, 'core')}: they take turns on a core, "
-                     "so their computing doesn't run at the same time, and every sync waits for the rank whose turn "
-                     "comes last. More ranks than cores show the split, never a gain.")
+        lines.append(f"{count(worst.ranks, 'rank')} shared {count(worst.cores or 1, 'core')}: they take turns on a "
+                     "core, so their computing doesn't run at the same time, and every sync waits for the rank whose "
+                     "turn comes last. More ranks than cores show the split, never a gain.")
     measured = [entry for entry in entries if entry.is_speed and entry.time]
     lines += [_against(measured[0], entry) for entry in measured[1:]]
     known = [entry for entry in entries if entry.memory]

@@ -93,12 +93,13 @@ class Ledger:
                    if event not in inside]
         per_layer, spare = len(sites), len(each) - len(inside)
         general = f"{per_layer if per_layer > 1 else ''}L + {spare}"
-        exchange = ("" if self.plan.gathered else
-                    " The logits stay cut: each token chosen adds one exchange of the ranks' best, counted as a sample.")
-        return (f"{general} = {per_layer} × {layers} + {spare} = {len(each)} sync points per pass: {per_layer} in each of "
-                f"{count(layers, 'layer')} ({', '.join(site.removeprefix('layers.*.') for site in sites)}), "
-                f"{' and '.join(outside)}. A prompt and a single token meet equally often; the prompt carries more bytes. "
-                f"This run made {count(passes, 'pass')}: {len(each) * passes:,} sync points.{exchange}")
+        names = ", ".join(site.removeprefix("layers.*.") for site in sites)
+        exchange = ("" if self.plan.gathered else " The logits stay cut: each token chosen adds one exchange of the "
+                    "ranks' best, counted as a sample.")
+        return (f"{general} = {per_layer} × {layers} + {spare} = {len(each)} sync points per pass: {per_layer} in each "
+                f"of {count(layers, 'layer')} ({names}), {' and '.join(outside)}. A prompt and a single token meet "
+                f"equally often; the prompt carries more bytes. This run made {count(passes, 'pass')}: "
+                f"{len(each) * passes:,} sync points.{exchange}")
 
     @property
     def waiting(self) -> str:
@@ -190,4 +191,5 @@ def _apart(timeline: Timeline, chosen: np.ndarray) -> list[Apart]:
     for (key, rank), n in times.items():
         most[key] = max(most[key], n)
         largest[key] = max(largest[key], sizes[key, rank])
-    return [Apart(*key, n, largest[key], time[key]) for key, n in list(most.items())[:MOST_ROWS]]
+    return [Apart(site, op, reason, n, largest[site, op, reason], time[site, op, reason])
+            for (site, op, reason), n in list(most.items())[:MOST_ROWS]]

@@ -5,13 +5,14 @@ a pass are means over the ranks, so that they compare between runs on different 
 """
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from minitp.trace.file import Trace
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import plain
+from minitp.view.header import words_of
 
 
 class Pass(NamedTuple):
@@ -77,8 +78,9 @@ class Passes:
         words = {word: number for number, word in enumerate(self.trace.strings)}
         rows = self.timeline.spans
         passes = [self._keys.get((words[s.phase], -1 if s.step is None else s.step), -1) for s in rows]
-        return Spans(*(np.array([getattr(s, name) for s in rows], np.int64)
-                       for name in ("rank", "enter", "leave", "before")), np.array(passes, np.int64))
+        rank, enter, leave, before = (np.array([getattr(span, name) for span in rows], np.int64)
+                                      for name in ("rank", "enter", "leave", "before"))
+        return Spans(rank, enter, leave, before, np.array(passes, np.int64))
 
     @cached_property
     def rows(self) -> list[Pass]:
@@ -98,11 +100,11 @@ class Passes:
             np.maximum.at(end, at, leave)
         parts = (added(spans.in_pass, spans.leave - spans.enter), added(numbers, self.timeline.waiting),
                  added(numbers, self.timeline.moving))
-        words = words_of(self.trace)
+        words = words_of(self.trace.run).pieces
         made = []
         for (phase, step), i in self._keys.items():
             name = self.trace.strings[phase]
-            word = words[step] if name in ("prefill", "decode") and 0 <= step < len(words) else ""
+            word = _shown(words[step]) if name in ("prefill", "decode") and 0 <= step < len(words) else ""
             made.append(Pass(i, name, None if step < 0 else step, word, int(begin[i]), int(end[i]),
                              int(self.sync_points[i]), *(float(part[i]) for part in parts)))
         return made
@@ -121,9 +123,6 @@ class Passes:
         return [row for row in self.rows if row.phase != "load"]
 
 
-def words_of(trace: Trace) -> list[str]:
-    """The word that each pass of a single prompt gave; [] where the header, which may be a stranger's, has none."""
-    pieces: Any = trace.run.get("pieces")
-    if not isinstance(pieces, list) or len(pieces) != 1 or not isinstance(pieces[0], list):
-        return []
-    return [(plain(word.replace("\n", "⏎"), 24) or "␣") if isinstance(word, str) else "" for word in pieces[0]]
+def _shown(word: str) -> str:
+    """A token's text on one line, with what can't be seen made visible."""
+    return plain(word.replace("\n", "⏎"), 24) or "␣" * bool(word)

@@ -72,7 +72,8 @@ def replay(passes: Passes, link: Link) -> Replay:
     token = place[passes.of_event[chosen]]
     end = np.zeros(len(tokens))
     np.maximum.at(end, token, leave)
-    waiting, moving = (np.bincount(token, part, minlength=len(tokens)) / ranks for part in (ready - enter, leave - ready))
+    waiting, moving = (np.bincount(token, part, minlength=len(tokens)) / ranks
+                       for part in (ready - enter, leave - ready))
     return Replay(link, tokens, waiting, moving, end, chosen, enter, ready, leave)
 
 
@@ -163,7 +164,7 @@ class Cutting(NamedTuple):
 def cutting(passes: Passes, links: Sequence[Link] = LINKS, most: int = MOST_RANKS) -> Cutting | None:
     """What a token of this run would take on 1 … `most` ranks; None where there is nothing to go by.
 
-    Assumed: the measured computing of all ranks together divides evenly over p ranks, and the syncs keep their payloads.
+    Assumed: the measured computing of all ranks together divides evenly over p ranks; syncs keep their payloads.
     """
     phase = "decode" if any(row.phase == "decode" for row in passes.tokens) else "prefill"
     tokens = [row for row in passes.tokens if row.phase == phase]
@@ -182,7 +183,8 @@ def cutting(passes: Passes, links: Sequence[Link] = LINKS, most: int = MOST_RANK
 def _syncs_of(passes: Passes, tokens: list[Pass]) -> Counter[tuple[str, int]]:
     """How often each (op, payload) occurs in these tokens, each sync once."""
     trace = passes.trace
-    mine = np.flatnonzero(np.isin(passes.of_event, [row.number for row in tokens]) & (trace.words("plane") != "control"))
+    chosen = np.isin(passes.of_event, [row.number for row in tokens])
+    mine = np.flatnonzero(chosen & (trace.words("plane") != "control"))
     one = mine[np.unique(passes.timeline.sync[mine], return_index=True)[1]]
     return Counter(zip(trace.words("op")[one].tolist(), trace.events["payload"][one].tolist(), strict=True))
 
@@ -192,12 +194,13 @@ def cutting_lines(found: Cutting) -> list[str]:
     lines = []
     for curve in found.curves:
         alone, least, last = curve.seconds[0], min(curve.seconds), len(curve.seconds)
+        faster = f"{duration(least * 1e9)} a token there, {alone / least:.3g} times as fast as on 1"
         if curve.best == 1:
-            said = f"never: already 2 ranks are slower than 1 ({duration(alone * 1e9)} a token)"
+            said = f"it never pays: 1 rank is the quickest, with {duration(alone * 1e9)} a token"
         elif curve.best == last:
-            said = f"not up to {count(last, 'rank')}: {duration(least * 1e9)} a token there, {alone / least:.3g} times as fast as 1"
+            said = f"it pays up to {count(last, 'rank')}, the most shown: {faster}"
         else:
-            said = (f"at {count(curve.best, 'rank')}: {duration(least * 1e9)} a token, {alone / least:.3g} times as fast "
-                    f"as 1; on {count(last, 'rank')} it would be {duration(curve.seconds[-1] * 1e9)} again")
+            said = (f"it stops paying at {count(curve.best, 'rank')}: {faster}; on {count(last, 'rank')} a token would "
+                    f"take {duration(curve.seconds[-1] * 1e9)}")
         lines.append(f"{curve.link.name}: {said}.")
     return lines

@@ -46,6 +46,7 @@ def _rank(group: Communicator, request: Request) -> tuple[Trace | None, np.ndarr
     weights = load_weights(RandomSource(TINY), placement, group, mode="slice", dtype=np.dtype(np.float32))
     generation = Generation(model, weights, request)
     tokens = run_to_the_end(generation)
-    plan = GenerationPlan(placement, "slice", str(generation.dtype), 1, generation.passes, len(tokens[0]), every_row=True)
+    plan = GenerationPlan(placement, "slice", str(generation.dtype), 1, generation.passes, len(tokens[0]),
+                          every_row=True)
     info = run_info(group, argv=[], **plan.to_run(), prompts=list(request.prompts[0]), tokens=tokens[0])
     return collect(group, group.recorder, info), generation.kept_logits()

@@ -96,7 +96,8 @@ def detail(passes: Passes, first: int, last: int) -> Bars:
     keep, notes = _thinned(columns[3])
     if len(lanes) < len(passes.trace.ranks):
         notes.append(f"The first {len(lanes)} of {count(len(passes.trace.ranks), 'rank')} are drawn.")
-    return Bars(begin, lanes, *(column[keep] for column in columns), notes)
+    rank, kind, start, length, event = (column[keep] for column in columns)
+    return Bars(begin, lanes, rank, kind, start, length, event, notes)
 
 
 def _thinned(length: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -122,17 +123,18 @@ def modeled_detail(passes: Passes, replay: Replay, index: int) -> Bars:
     What a rank does by itself before a sync is drawn as one bar, from its sync before on.
     """
     events, lanes = passes.trace.events, passes.trace.ranks[:MOST_LANES]
-    rank = events["rank"][replay.event]
-    before = np.where(np.diff(rank, prepend=-1) == 0, np.concatenate([[0.0], replay.leave[:-1]]), 0.0)
+    owner = events["rank"][replay.event]
+    before = np.where(np.diff(owner, prepend=-1) == 0, np.concatenate([[0.0], replay.leave[:-1]]), 0.0)
     number = passes.tokens[index].number
-    mine = np.flatnonzero((passes.of_event[replay.event] == number) & np.isin(rank, lanes))
+    mine = np.flatnonzero((passes.of_event[replay.event] == number) & np.isin(owner, lanes))
     begin = float(before[mine].min(initial=np.inf)) if len(mine) else 0.0
     enter, ready, leave = (column[mine] for column in (replay.enter, replay.ready, replay.leave))
-    columns = [np.tile(rank[mine], 3), np.repeat([COMPUTING, WAITING, MOVING], len(mine)),
+    columns = [np.tile(owner[mine], 3), np.repeat([COMPUTING, WAITING, MOVING], len(mine)),
                np.concatenate([before[mine], enter, ready]) - begin,
                np.concatenate([enter - before[mine], ready - enter, leave - ready]), np.tile(replay.event[mine], 3)]
     keep, notes = _thinned(columns[3])
-    return Bars(int(begin), lanes, *(column[keep] for column in columns), notes)
+    rank, kind, start, length, event = (column[keep] for column in columns)
+    return Bars(int(begin), lanes, rank, kind, start, length, event, notes)
 
 
 def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:

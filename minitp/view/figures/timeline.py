@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 from minitp.trace.wording import duration
 from minitp.view.colors import GREY, INK, rank_hue
 from minitp.view.figures.style import hatched, inked, laid_out, literal, solid, unit_for
-from minitp.view.replay import Cutting, Replay
+from minitp.view.replay import Cutting
 from minitp.view.timeline import COMPUTING, KINDS, MOVING, WAITING, Bars, Group
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -25,7 +25,8 @@ def overview_figure(groups: Sequence[Group], *, shares: bool = False, ink: str =
     figure = go.Figure()
     for kind, word in enumerate(KINDS):
         times = [getattr(group, word) for group in groups]
-        heights = [100 * t / (group.time or 1) if shares else t / factor for t, group in zip(times, groups, strict=True)]
+        heights = [100 * t / (group.time or 1) if shares else t / factor
+                   for t, group in zip(times, groups, strict=True)]
         texts = [f"{literal(group.name)} {literal(group.word)}<br>{word} {duration(t)} of {duration(group.time)}"
                  for t, group in zip(times, groups, strict=True)]
         figure.add_bar(x=names, y=heights, name=word, marker=_marker(kind, GREY, ink), hovertext=texts,
