@@ -6,10 +6,8 @@ follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is w
 sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
 """
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -17,9 +15,10 @@ import numpy as np
 
 from minitp.arrays import NUMPY, Arrays
 from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
+from minitp.comm.messages import Messages, caller, name_of
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
-from minitp.comm.states import WHOLE, State, state_names
+from minitp.comm.states import state_names
 from minitp.comm.transport import Call, Transport
 from minitp.cut import Cut, Slices
 from minitp.errors import CollectiveError, MinitpError, error_named
@@ -27,10 +26,9 @@ from minitp.trace.recorder import Recorder
 from minitp.trace.schema import CHECK
 
 T = TypeVar("T")
-_name = cache(str)               # of a dtype: NumPy takes several µs to spell one
 
 
-class Communicator:
+class Communicator(Messages):
     """A group of ranks: this rank's number in it, its size, and the collectives.
 
     In the trace a group is named by its mesh axis and by `first`, the smallest rank of the run in it.
@@ -182,22 +180,6 @@ class Communicator:
 
         return self._run("broadcast", site, reason, plane, shape, dtype, host.nbytes, move, root=root)
 
-    # --- one rank → another --------------------------------------------------------------------------------------
-
-    def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
-             chunk: int | None = None) -> None:
-        """A copy of `array` to rank `to`, which must `receive` it; may wait until then. Afterwards it may be reused."""
-        host, _ = self._stage(movable(array, "send"))
-        self._message("send", to, site, reason, plane, state, chunk, host, lambda: self.transport.send(host, to))
-
-    def receive(self, *, shape: tuple[int, ...], dtype: Any, source: int, site: str, reason: str, plane: str = "data",
-                state: State = WHOLE, chunk: int | None = None) -> Any:
-        """What rank `source` sends; messages from one rank arrive in the order in which it sent them."""
-        host = np.empty(shape, dtype)
-        self._message("receive", source, site, reason, plane, state, chunk, host,
-                      lambda: self.transport.receive(host, source))
-        return self.arrays.from_host(host)
-
     # --- control: the program's own messages ---------------------------------------------------------------------
 
     def barrier(self, *, site: str, reason: str) -> None:
@@ -241,7 +223,7 @@ class Communicator:
              move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
              before: np.ndarray | None = None) -> Any:
         """Announce, move, record."""
-        call = Call(self._sequence, op, site, _name(dtype), shape, root)
+        call = Call(self._sequence, op, site, name_of(dtype), shape, root)
         self._sequence += 1
         kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
@@ -255,46 +237,9 @@ class Communicator:
             self.pending = None                        # also after an error that the caller survives: nobody waits here
         if compared:
             self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
-                              compared, enter, checked_at, _caller())
+                              compared, enter, checked_at, caller())
             enter = checked_at
         self.recorder.add(self, call, op, plane, reason, state_names(op, axis, to_axis), shape, call.dtype, payload,
-                          enter, leave, _caller())
+                          enter, leave, caller())
         self.recorder.keep(kept, result, plane)
         return result
-
-    def _message(self, op: str, peer: int, site: str, reason: str, plane: str, state: State, chunk: int | None,
-                 host: np.ndarray, move: Callable[[], None]) -> None:
-        """Move and record. Messages are numbered by direction, so a send and its receive have the same number."""
-        if not 0 <= peer < self.size or peer == self.rank:
-            raise CollectiveError(f"{op} at {site}: rank {self.rank} of {self.size} has no message for rank {peer}; "
-                                  "a message goes to another rank of the group")
-        number = self._messages.get((op, peer), 0)
-        self._messages[op, peer] = number + 1
-        call = Call(number, op, site, _name(host.dtype), host.shape)
-        enter = time.perf_counter_ns()
-        self.latest, self.pending = call, (call, enter)
-        try:
-            move()
-            leave = time.perf_counter_ns()
-        finally:
-            self.pending = None
-        self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
-                          host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
-                          wire=host.nbytes if op == "send" else 0)
-
-    def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
-        """(a C-contiguous host array, whether the answer goes back to a device)."""
-        if self.arrays.is_device(array):
-            return np.ascontiguousarray(self.arrays.to_host(array)).reshape(array.shape), True
-        return np.ascontiguousarray(array).reshape(array.shape), False          # (ascontiguousarray makes 0-d 1-d)
-
-    def _unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
-        return self.arrays.from_host(array) if on_device and array is not None else array
-
-
-def _caller() -> str:
-    """The line of code that called the collective: the first frame outside this file."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minitp.trace.schema import Event, Mark
 
 if TYPE_CHECKING:
-    from minitp.comm.communicator import Communicator
+    from minitp.comm.messages import Messages
     from minitp.comm.transport import Call
 
 
@@ -63,7 +63,7 @@ class Recorder:
         finally:
             self.keep_events, self.keep_values, self.listener = outer
 
-    def add(self, group: "Communicator", call: "Call", op: str, plane: str, reason: str, states: tuple[str, ...],
+    def add(self, group: "Messages", call: "Call", op: str, plane: str, reason: str, states: tuple[str, ...],
             shape: tuple[int, ...], dtype: str, payload: int, enter: int, leave: int, caller: str, *,
             peer: int | None = None, chunk: int | None = None, wire: int | None = None) -> None:
         """One collective or message, as the communicator saw it; times are this process's clock."""
