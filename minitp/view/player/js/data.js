@@ -12,8 +12,9 @@ function decodePlay(play) {
   const arrays = syncArrays(play, columns, n);
   const times = int32s(play.times);
   const kept = new Array(n);
-  model.sync = k => kept[k] || (kept[k] = readSync(play, columns, string, k, readTimes(times, ranks, k), arrays(k)));
   model.passes = readPasses(play.passes || {}, string, n);
+  const tick = k => finite(((play.passes || {}).tick || [])[columns.pass[k]], 1);
+  model.sync = k => kept[k] ??= readSync(play, columns, string, k, readTimes(times, ranks, k, tick(k)), arrays(k));
   model.weight = weightArrays(play);
   return model;
 }
@@ -30,12 +31,15 @@ function readSync(play, columns, string, k, times, slots) {
   };
 }
 
-function readTimes(times, ranks, k) {
+// Times in ns since the pass began; a long pass counts them in ticks of several ns.
+function readTimes(times, ranks, k, tick) {
   const rows = [];
   for (let rank = 0; rank < ranks; rank++) {
     const at = (k * ranks + rank) * 5;
     const [begin, enter, ready, leave, present] = times.length >= at + 5 ? times.subarray(at, at + 5) : [0, 0, 0, 0, 0];
-    rows.push({ begin, enter, ready, leave, present: present > 0 });
+    rows.push({
+      begin: begin * tick, enter: enter * tick, ready: ready * tick, leave: leave * tick, present: present > 0,
+    });
   }
   return rows;
 }
@@ -46,7 +50,8 @@ function readPasses(columns, string, n) {
     const number = name => finite((columns[name] || [])[index], 0);
     return {
       index, phase: text("phase"), step: number("step"), text: text("text"), input: text("input"),
-      first: clamp(finite(first, 0), 0, n), count: clamp(number("count"), 0, n), begin: number("begin"), end: number("end"),
+      first: clamp(finite(first, 0), 0, n), count: clamp(number("count"), 0, n),
+      begin: number("begin"), end: number("end"),
     };
   });
 }
@@ -81,13 +86,15 @@ function weightArrays(play) {
   return (name, rank) => found.get(`${name}/${rank}`) || null;
 }
 
-// Bytes that an array takes in a blob: float32, or one float32 scale and a byte per number, padded to whole words.
+// Bytes that an array takes in a blob: float32, or one float32 scale and a byte per number, padded to whole words;
+// of one that was not kept, none.
 function coded({ kind, rows, cols }) {
+  if (kind === "none") return 0;
   return kind === "f32" ? 4 * rows * cols : 4 + 4 * Math.ceil(rows * cols / 4);
 }
 
 function array({ kind, rows, cols, shape, axis }, blob, at) {
-  if (at + coded({ kind, rows, cols }) > blob.length) return null;
+  if (kind === "none" || at + coded({ kind, rows, cols }) > blob.length) return null;
   const base = { rows, cols, kind, shape: shape || [rows, cols], axis: axis || "" };
   if (kind === "f32") {
     const numbers = new Float32Array(blob.buffer, at, rows * cols);

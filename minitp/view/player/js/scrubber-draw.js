@@ -35,21 +35,25 @@ function drawRow({ pen, model, span, layout, theme, state, hatch }, rank, isOver
   for (let k = span.from; k <= span.to; k++) {
     const time = model.sync(k).times[rank];
     if (!time.present) continue;
-    const bars = [[time.begin, time.enter, rankHue(rank), "compute", textOn(rankHue(rank))], [time.enter, time.ready, hatch, "wait", theme.text],
-      [time.ready, time.leave, theme.text, "move", theme.background]];
+    const hue = rankHue(rank), bars = [
+      [time.begin, time.enter, hue, "compute", textOn(hue)], [time.enter, time.ready, hatch, "wait", theme.text],
+      [time.ready, time.leave, theme.text, "move", theme.background],
+    ];
     for (const [from, to, fill, name, ink] of bars) {
       const left = Math.max(xOf(span, from), span.left), right = Math.min(xOf(span, to), span.right);
       if (right - left < 0.2) continue;
       pen.fillStyle = fill;
       pen.fillRect(left, y, right - left, layout.row);
-      if (!isOverview && layout.row >= 12) nameBar(pen, { left, right, middle, name, ns: to - from, ink, theme, isNow: k === state.sync });
+      const isNamed = !isOverview && layout.row >= 12;
+      if (isNamed) nameBar(pen, { left, right, middle, name, ns: to - from, ink, theme, isNow: k === state.sync });
     }
   }
 }
 
 // The words of a bar, where they fit: its time as well for the sync we are at.
 function nameBar(pen, { left, right, middle, name, ns, ink, theme, isNow }) {
-  const text = [isNow ? `${name} ${duration(ns)}` : name, name].find(words => pen.measureText(words).width < right - left - 8);
+  const room = right - left - 8, names = [isNow ? `${name} ${duration(ns)}` : name, name];
+  const text = room > 16 && names.find(words => pen.measureText(words).width < room);
   if (!text) return;
   if (name === "wait") {
     pen.fillStyle = theme.background;

@@ -1,56 +1,64 @@
-// The measured timeline of the pass, which is the scrubber. Long passes have two tracks: all of it, and the syncs around.
+// The measured timeline of the pass, which is the scrubber. Long passes have two tracks: all of it, and the syncs
+// around the current one.
 
 const AROUND = 6;                                      // syncs on a page of the detail track; one more on either side
+const NEAR = 5;                                        // px: so close to a tick means the tick
 
 function createScrubber(parts, model, act, host) {
-  const tracks = [
-    { node: parts.overview, isOverview: true }, { node: parts.detail, isOverview: false },
-  ].map(track => ({ ...track, canvas: track.node.querySelector("canvas"), now: track.node.querySelector(".now"), span: null }));
+  const [overview, detail] = [parts.overview, parts.detail].map((node, index) => ({
+    node, isOverview: index === 0, canvas: node.querySelector("canvas"), now: node.querySelector(".now"), span: null,
+  }));
   const windowMark = parts.overview.querySelector(".window");
-  let key = "", held = null, dark = null;
+  let held = null, said = null;
 
-  for (const track of tracks) {
-    const move = event => scrubTo(model, act, track, event.clientX - track.node.getBoundingClientRect().left, held.pass);
-    track.node.addEventListener("pointerdown", event => {
+  const release = (track, event, isDone) => {
+    const isClick = held && isDone && Math.abs(event.clientX - held.at) < 4;
+    held = null;
+    act.draw();
+    const tick = isClick ? tickAt(model, track, placeInTrack(track, event)) : undefined;
+    if (tick !== undefined) act.open(tick);
+  };
+  for (const track of [overview, detail]) {
+    const listenTo = (name, heard) => track.node.addEventListener(name, heard, { signal: act.signal });
+    listenTo("pointerdown", event => {
       if (event.button || !track.span) return;
-      held = { pass: track.span.pass, at: event.clientX };
+      held = { at: event.clientX };
       track.node.setPointerCapture(event.pointerId);
-      move(event);
-    }, { signal: act.signal });
-    track.node.addEventListener("pointermove", event => held && move(event), { signal: act.signal });
-    for (const end of ["pointerup", "pointercancel"]) {
-      track.node.addEventListener(end, event => {
-        if (!held) return;
-        const isClick = Math.abs(event.clientX - held.at) < 4, tick = isClick && end === "pointerup" && nearTick(model, track, event);
-        held = null;
-        act.draw();
-        if (typeof tick === "number") act.open(tick);
-      }, { signal: act.signal });
-    }
+      scrubTo(model, act, track, placeInTrack(track, event));
+    });
+    listenTo("pointermove", event => held && scrubTo(model, act, track, placeInTrack(track, event)));
+    listenTo("pointerup", event => held && release(track, event, true));
+    listenTo("pointercancel", event => held && release(track, event, false));
   }
 
   return function draw({ state, shown, width }) {
-    const sync = model.sync(state.sync), pass = model.passes[sync.pass];
-    const [from, to] = held ? [tracks[1].span.from, tracks[1].span.to] : spanAround(pass, state.sync);
-    const isLong = to - from + 1 < pass.count;
+    const pass = model.passes[model.sync(state.sync).pass], last = pass.first + pass.count - 1;
+    const [from, to] = held ? [detail.span.from, detail.span.to] : spanAround(pass, state.sync);
+    const isLong = to - from + 1 < pass.count, common = `${pass.index} ${width}`;
     setHidden(parts.overview, !isLong);
-    const wanted = `${pass.index} ${from} ${to} ${state.sync} ${width} ${state.pinned ? state.pinned.rank : ""}`;
-    if (wanted !== key || dark !== host.theme) {
-      [key, dark] = [wanted, host.theme];
-      tracks[0].span = timeSpan(model, pass, pass.first, pass.first + pass.count - 1, width);
-      tracks[1].span = timeSpan(model, pass, from, to, width);
-      for (const track of isLong ? tracks : [tracks[1]]) drawTrack(track, model, state, host.theme, width);
+    const isNew = [
+      redraw(overview, common, model, state, host.theme, width, pass.first, last),
+      redraw(detail, `${common} ${from} ${to} ${state.sync}`, model, state, host.theme, width, from, to),
+    ].some(Boolean);
+    if (isNew) {
       setText(parts.axis, axisTitle(model, pass, isLong, from, to));
-      placeWindow(windowMark, tracks[0].span, tracks[1].span);
+      placeWindow(windowMark, overview.span, detail.span);
     }
-    const ns = timeOf(model, shown);
-    for (const { span, now } of tracks) {
-      const x = xOf(span, ns);
-      setHidden(now, model.sync(shown.sync).pass !== span.pass || ns < span.begin || ns > span.end);
-      now.style.transform = `translateX(${x.toFixed(1)}px)`;
+    const ns = timeOf(model, shown), isHere = model.sync(shown.sync).pass === pass.index;
+    for (const { span, now } of [overview, detail]) {
+      setHidden(now, !isHere || ns < span.begin || ns > span.end);
+      now.style.transform = `translateX(${xOf(span, ns).toFixed(1)}px)`;
     }
-    sayWhere(parts.detail, model, pass, state);
+    if (isNew || state !== said) sayWhere(parts.detail, model, pass, said = state);
   };
+}
+
+// Draws a track where what it shows has changed; says whether it did.
+function redraw(track, key, model, state, theme, width, from, to) {
+  if (track.key === key && track.theme === theme) return false;
+  Object.assign(track, { key, theme, span: timeSpan(model, from, to, width) });
+  drawTrack(track, model, state, theme, width);
+  return true;
 }
 
 // The syncs on the page of the detail track that holds sync k, with a neighbor on either side.
@@ -61,10 +69,9 @@ function spanAround(pass, k) {
   return [Math.max(page - 1, pass.first), Math.min(page + AROUND, last)];
 }
 
-function timeSpan(model, pass, from, to, width) {
-  const left = gutter(width);
-  return { pass: pass.index, from, to, begin: moments(model, from)[0], end: Math.max(moments(model, to)[3], moments(model, from)[0] + 1),
-    left, right: width - 8 };
+function timeSpan(model, from, to, width) {
+  const begin = moments(model, from)[0], end = Math.max(moments(model, to)[3], begin + 1);
+  return { pass: model.sync(from).pass, from, to, begin, end, left: gutter(width), right: width - 8 };
 }
 
 function gutter(width) {
@@ -75,20 +82,24 @@ function xOf(span, ns) {
   return span.left + (ns - span.begin) / (span.end - span.begin) * (span.right - span.left);
 }
 
-// Within 5 px of a tick it is that sync's rest, else the moment itself: scrubbing to a tick equals stepping there.
-function scrubTo(model, act, { span }, x, pass) {
-  const share = clamp((x - span.left) / (span.right - span.left), 0, 1);
-  const ns = span.begin + share * (span.end - span.begin);
-  const place = placeAt(model, pass, ns);
-  const tick = [place.sync - 1, place.sync].filter(k => k >= span.from && k <= span.to)
-    .find(k => Math.abs(xOf(span, moments(model, k)[3]) - span.left - share * (span.right - span.left)) <= 5);
-  act(tick === undefined ? { type: "time", pass, ns, jump: true } : { type: "seek", sync: tick, ...REST, jump: true });
+function placeInTrack({ span, node }, event) {
+  return clamp(event.clientX - node.getBoundingClientRect().left, span.left, span.right);
 }
 
-function nearTick(model, { span, node }, event) {
-  const x = event.clientX - node.getBoundingClientRect().left;
-  for (let k = span.from; k <= span.to; k++) if (Math.abs(xOf(span, moments(model, k)[3]) - x) <= 5) return k;
-  return null;
+// At a tick it is that sync's rest, else the moment itself: scrubbing to a tick equals stepping there.
+function scrubTo(model, act, track, x) {
+  const { span } = track, tick = tickAt(model, track, x);
+  const ns = span.begin + (x - span.left) / (span.right - span.left) * (span.end - span.begin);
+  const moment = { type: "time", pass: span.pass, ns, jump: true };
+  act(tick === undefined ? moment : { type: "seek", sync: tick, ...REST, jump: true });
+}
+
+// The sync whose tick is nearest, where one is near: in a track where ticks stand close together, at most half way.
+function tickAt(model, { span }, x) {
+  const ns = span.begin + (x - span.left) / (span.right - span.left) * (span.end - span.begin);
+  const after = placeAt(model, span.pass, ns).sync, far = k => Math.abs(xOf(span, moments(model, k)[3]) - x);
+  const [best] = [after - 1, after].filter(k => k >= span.from && k <= span.to).sort((a, b) => far(a) - far(b));
+  return best !== undefined && far(best) <= NEAR ? best : undefined;
 }
 
 function placeWindow(mark, whole, part) {
@@ -98,13 +109,16 @@ function placeWindow(mark, whole, part) {
 }
 
 function axisTitle(model, pass, isLong, from, to) {
-  const part = isLong ? ` · above: the whole pass, below: sync points ${from - pass.first + 1}–${to - pass.first + 1}` : "";
+  const numbers = `${from - pass.first + 1}–${to - pass.first + 1}`;
+  const part = isLong ? ` · above: the whole pass, below: sync points ${numbers}` : "";
   return `Measured time of this pass, ${duration(passNs(model, pass.index))} in all${part}. Drag to scrub.`;
 }
 
 function sayWhere(slider, model, pass, state) {
-  const ns = Math.round(timeOf(model, state)), all = passNs(model, pass.index);
-  const values = { "aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": clamp(ns, 0, all),
-    "aria-valuetext": `${duration(ns)}, sync point ${state.sync - pass.first + 1} of ${pass.count}, ${PHASES[state.phase]}` };
+  const ns = Math.round(timeOf(model, state)), all = passNs(model, pass.index), number = state.sync - pass.first + 1;
+  const values = {
+    "aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": clamp(ns, 0, all),
+    "aria-valuetext": `${duration(ns)}, sync point ${number} of ${pass.count}, ${PHASES[state.phase]}`,
+  };
   for (const [name, value] of Object.entries(values)) setAttribute(slider, name, value);
 }

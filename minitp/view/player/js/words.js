@@ -1,15 +1,17 @@
-// Numbers and names in words, as minitp.trace.wording puts them, so that a page and its text table agree.
+// Numbers and names in words, as minitp.trace.wording puts them: a picture and its text table agree.
 
 const OPS = {
   all_reduce: ["all-reduce", "sum"], reduce: ["reduce", "sum"], reduce_scatter: ["reduce-scatter", "sum and cut"],
   all_gather: ["all-gather", "concat"], gather: ["gather", "concat"], scatter: ["scatter", "cut"],
   broadcast: ["broadcast", "copy"], all_to_all: ["all-to-all", "exchange"], barrier: ["barrier", "wait"],
-  send: ["send", "copy"], receive: ["receive", "copy"],
+  send: ["message", "copy"], receive: ["message", "copy"],
 };
 const PARTS = {
   load: "loading", embedding: "embedding", attention: "attention", mlp: "MLP", block: "attention and MLP", head: "head",
   sample: "sample", control: "control",
 };
+
+const NUMBERS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 20 });
 
 function opName(op) {
   return OPS[op] ? OPS[op][0] : op;
@@ -23,17 +25,20 @@ function partName(part) {
   return PARTS[part] || part;
 }
 
-// Three significant digits without trailing zeros; an exact half goes to the even digit, as in Python.
+// Three significant digits as Python's .3g: no trailing zeros, an exact half goes to the even digit.
 function three(number) {
   if (!number) return "0";
   const [digits, exponent] = Math.abs(number).toExponential(60).split("e");
   const isHalf = /^50*$/.test(digits.slice(4)) && "02468".includes(digits[3]);
-  const rounded = isHalf ? Number(`${digits.slice(0, 4)}e${exponent}`) * Math.sign(number) : Number(number.toPrecision(3));
-  return grouped(rounded);
+  const short = isHalf ? `${digits.slice(0, 4)}e${exponent}` : Math.abs(number).toExponential(2);
+  const [mantissa, power] = [Number(short.split("e")[0]), Number(short.split("e")[1])];
+  const sign = number < 0 ? "-" : "";
+  if (power >= -4 && power < 3) return sign + grouped(Number(short));
+  return `${sign}${mantissa}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
 }
 
 function grouped(number) {
-  return number.toLocaleString("en-US", { maximumFractionDigits: 20 });
+  return NUMBERS.format(number);
 }
 
 function duration(ns) {
@@ -51,19 +56,27 @@ function size(count) {
   return count < 999.5e12 ? `${three(count / 1e12)} TB` : `${grouped(Math.round(count / 1e12))} TB`;
 }
 
-function dimensions(shape) {
-  return shape.join("×") || "–";
-}
-
 function counted(number, noun) {
   return `${grouped(number)} ${noun}${number === 1 ? "" : /s$/.test(noun) ? "es" : "s"}`;
 }
 
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+function dimensions(shape) {
+  return shape.join("×") || "–";
+}
 
-// A token as it can be seen: a line end and a tab as signs, what can't be shown (or would turn the line round) as �.
+const GAPS = /[\s\u001c-\u001f\u0085]+/, UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
+const UNSEEN = /[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+
+// A token as it can be seen: spaces alone, a line end and a tab as signs; what can't be shown, or would turn the line
+// round, as �.
 function visible(text) {
-  return text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(UNSEEN, "�");
+  const seen = text.replace(/^ +$/, spaces => "␣".repeat(spaces.length));
+  return seen.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(UNSEEN, "�");
+}
+
+// Text from a file as one line, as minitp.trace.wording.plain: what can't be printed becomes �.
+function plain(text, longest) {
+  return shortened(text.split(GAPS).filter(Boolean).join(" ").replace(UNPRINTABLE, "�"), longest);
 }
 
 function shortened(text, longest) {
