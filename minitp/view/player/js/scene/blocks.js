@@ -7,10 +7,10 @@ const MOST_ROWS = 6;
 function boxOf(kit, group, o, w, h) {
   const inner = svgNode(group, "svg", { x: 0, y: 0, width: w, height: h, overflow: "hidden" });
   const box = svgNode(group, "rect", { x: -1.5, y: -1.5, width: w + 3, height: h + 3, rx: 3, fill: "none" });
-  const set = (state) => {
+  const set = (state, lit) => {
     const line = outlineOf(kit.look, state, o.rank);
     put(box, "stroke", line.stroke);
-    put(box, "stroke-width", line.width);
+    put(box, "stroke-width", lit ? 4 : line.width);
     put(box, "stroke-dasharray", line.dash);
   };
   return { inner, set };
@@ -101,7 +101,7 @@ function matrixBlock(kit, o) {
     put(picture, "opacity", at.moment.cut < 1 || s > 0 ? 1 : 0.45);
     put(sweep, "x", mix(0, w - 3, s));
     put(sweep, "opacity", s > 0 && s < 1 && o.sweeps !== false ? 0.85 : 0);
-    set(o.state);
+    set(o.state, at.lit && at.lit.kind === "shard" && at.lit.rank === o.rank && at.lit.name === o.what?.name);
   };
   return block;
 }

@@ -17,10 +17,10 @@ function lineInto(parent, kit, pieces, width) {
     const text = svgNode(group, "text", { x: 0, y: 0, "font-size": size, fill: piece.muted ? look.muted : look.ink,
       ...(bold ? { "font-weight": 600 } : {}) }, piece.text);
     if (piece.rank !== undefined) {
-      svgNode(group, "rect", { x: 0, y: 4, width: w, height: 3, rx: 1.5, fill: rankHue(piece.rank) });
+      piece.line = svgNode(group, "rect", { x: 0, y: 4, width: w, height: 3, rx: 1.5, fill: rankHue(piece.rank) });
       kit.know(group, { kind: "term", rank: piece.rank, slot: "in" }, { plain: true });
     }
-    placed.push({ ...piece, group, textNode: text });
+    placed.push({ ...piece, textNode: text });
     x += w + (piece.gap ?? 6);
   }
   return { height: y + 8, placed };
@@ -53,9 +53,10 @@ function sumInto(parent, kit, spec, symbol, values, sum, width, index) {
   const texts = [0, 1].map((i) => svgNode(words, "text", { x: 0, y: 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
   return {
     height: line.height + 36,
-    frame(moment) {
+    frame(moment, lit) {
       for (const piece of line.placed) {
         if (piece.term !== undefined) {
+          put(piece.line, "height", rankOf(lit) === piece.term ? 6 : 3);
           putText(piece.textNode, moment.ranks[piece.term].arrived ? piece.text : "?");
         } else if (piece.total) putText(piece.textNode, moment.combine >= 0.6 ? piece.text : "?");
       }
@@ -71,10 +72,10 @@ function addsUp(values, sum, decimals) {
   return Math.abs(values.reduce((a, v) => a + rounded(v), 0) - rounded(sum)) < 0.5 * 10 ** -decimals;
 }
 
-/** Decimals for an equation: three digits of the largest number, one or two more where only then the terms add up. */
+/** Decimals for an equation: three digits of the largest number, one more where only then the terms add up. */
 function equationDecimals(values, sum) {
   const least = decimalsFor([...values, sum ?? 0]);
-  return [least, least + 1, least + 2].find((decimals) => sum !== null && addsUp(values, sum, decimals)) ?? least;
+  return [least, least + 1].find((decimals) => sum !== null && addsUp(values, sum, decimals)) ?? least;
 }
 
 /** act(a) + act(b) ≠ act(a + b), with the numbers of this sync. */

@@ -1,7 +1,7 @@
 // The gate of a collective: it fills as ranks arrive, then adds (or lays side by side), then lets go.
 
-const FOOT = 48;                        // px below the lanes, where the terms come together
-const BAR = 24;
+const FOOT_HIGH = 48;                        // px below the lanes, where the terms come together
+const TERM_HIGH = 24;
 
 /** The exact element `index` of a rank's input, its last row; null where only maxima are known. */
 function termValue(sync, rank, index) {
@@ -23,15 +23,15 @@ function termWords(kit, spec, rank, index) {
 
 /** Where the parts of an upright gate stand: a slot in each lane, the foot below the lanes. */
 function gatePlaces(kit, layout, spec) {
-  const { gate } = layout, pad = 8, w = gate.w - 2 * pad, h = kit.level.bare ? 16 : BAR, top = layout.lanes[0].y - 4;
-  const share = w / kit.ranks.length, kind = spec.gate.kind, y = layout.bottom + (FOOT - BAR) / 2 + 2;
+  const { gate } = layout, pad = 8, w = gate.w - 2 * pad, h = kit.level.bare ? 16 : TERM_HIGH, top = layout.lanes[0].y - 4;
+  const share = w / kit.ranks.length, kind = spec.gate.kind, y = layout.bottom + (FOOT_HIGH - TERM_HIGH) / 2 + 2;
   const middle = (rank) => layout.lanes[rank].y + layout.lanes[rank].h / 2;
   const whole = (rank) => ({ x: gate.x + pad, y: middle(rank) - h / 2, w, h });
   const piece = (rank) => ({ ...whole(rank), x: gate.x + pad + rank * share, w: share - 2 });
   const slots = kit.ranks.map(kind === "concat" ? piece : whole);
   return {
-    frame: { x: gate.x, y: top, w: gate.w, h: layout.bottom + FOOT - top }, line: { x: gate.x, y: layout.bottom + 2, w: gate.w },
-    slots, meet: slots.map((slot) => ({ ...slot, y, h: BAR })), leave: kit.ranks.map(kind === "cut" ? piece : whole),
+    frame: { x: gate.x, y: top, w: gate.w, h: layout.bottom + FOOT_HIGH - top }, line: { x: gate.x, y: layout.bottom + 2, w: gate.w },
+    slots, meet: slots.map((slot) => ({ ...slot, y, h: TERM_HIGH })), leave: kit.ranks.map(kind === "cut" ? piece : whole),
     foot: { x: gate.x + pad, y, w }, share,
     from: slots.map((slot) => ({ x: gate.x - 64, y: slot.y, w: slot.w, h: slot.h })),
     to: slots.map((slot) => ({ x: gate.x + gate.w + 64, y: slot.y, w: slot.w, h: slot.h })),
@@ -114,11 +114,11 @@ function barInto(parent, look, place, state, rank, words) {
 /** The foot of the gate: Σ and its number, or the pieces side by side. */
 function footInto(parent, kit, spec, places, index) {
   const { look, ranks, sync } = kit, { x, y, w } = places.foot, kind = spec.gate.kind;
-  const empty = barInto(parent, look, { x, y, w, h: BAR }, "empty", 0), made = svgNode(parent, "g", {});
+  const empty = barInto(parent, look, { x, y, w, h: TERM_HIGH }, "empty", 0), made = svgNode(parent, "g", {});
   moveTo(made, x, y);
-  svgNode(made, "rect", { width: w, height: BAR, rx: 6, fill: kind === "sum" ? look.ink : look.paper, stroke: look.ink, "stroke-width": 2 });
+  svgNode(made, "rect", { width: w, height: TERM_HIGH, rx: 6, fill: kind === "sum" ? look.ink : look.paper, stroke: look.ink, "stroke-width": 2 });
   if (kind === "concat" || kind === "cut") for (const rank of ranks) {
-    svgNode(made, "rect", { x: rank * places.share + 3, y: 4, width: Math.max(1, places.share - 6), height: BAR - 8, rx: 2,
+    svgNode(made, "rect", { x: rank * places.share + 3, y: 4, width: Math.max(1, places.share - 6), height: TERM_HIGH - 8, rx: 2,
       fill: rankHue(rank), "fill-opacity": 0.55 });
   }
   if (kind === "sum" || kind === "none") {

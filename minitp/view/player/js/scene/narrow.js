@@ -32,15 +32,16 @@ function narrowPicture(svg, kit, spec, layout, o) {
   const blocks = blocksFrame(kit, spec, [...spec.columns, spec.result], [rank], fading);
   const from = kit.ranks.map((r) => (r === rank ? firstPlace(spec.columns.at(-1).lanes[r]) : null));
   const to = kit.ranks.map((r) => (r === rank ? firstPlace(spec.result.lanes[r]) : null));
-  return { height: below.bottom + GRID, frame(moment, state, lit) {
+  return { height: below.bottom + GRID, areas: [...below.areas, { focus: "gate", x: GRID / 2, y: bandTop, w: width - GRID,
+    h: resultTop - bandTop - GRID / 2 }], frame(moment, lit) {
     const opacity = between(moment.cut, 0.5, 1);
     for (const node of [lane, edge]) put(node, "opacity", opacity);
     put(hatch, "opacity", isWaiting(o.sync, moment, rank) ? 0.8 : 0);
     put(heads, "opacity", opacity);
-    blocks(moment);
+    blocks(moment, lit);
     flights.frame(moment);
     pieces?.frame(moment);
-    gate?.frame(moment, from, to, lit && Number.isInteger(lit.rank) ? lit.rank : -1);
+    gate?.frame(moment, from, to, rankOf(lit));
     gateHead.frame(moment);
     status.frame(moment);
     below.frame(moment, lit);
@@ -96,13 +97,13 @@ function flowInto(parent, heads, kit, columns, rank, area, leaves, fading) {
 /** Where the parts of the band stand: a slot for every rank side by side, the foot below them. */
 function bandPlaces(kit, spec, area) {
   const p = kit.ranks.length, perRow = Math.min(p, Math.max(1, Math.floor(area.w / 76))), rows = Math.ceil(p / perRow), pad = 8;
-  const w = area.w - 2 * pad, step = w / perRow, share = w / p, foot = area.y + pad + rows * (BAR + 8) + 4;
-  const slots = kit.ranks.map((rank) => ({ x: area.x + pad + (rank % perRow) * step + 2, y: area.y + pad + Math.floor(rank / perRow) * (BAR + 8),
-    w: step - (perRow > 1 ? 16 : 4), h: BAR }));
-  const piece = (rank) => ({ x: area.x + pad + rank * share, y: foot, w: share - 2, h: BAR });
-  const whole = () => ({ x: area.x + pad, y: foot, w, h: BAR });
+  const w = area.w - 2 * pad, step = w / perRow, share = w / p, foot = area.y + pad + rows * (TERM_HIGH + 8) + 4;
+  const slots = kit.ranks.map((rank) => ({ x: area.x + pad + (rank % perRow) * step + 2, y: area.y + pad + Math.floor(rank / perRow) * (TERM_HIGH + 8),
+    w: step - (perRow > 1 ? 16 : 4), h: TERM_HIGH }));
+  const piece = (rank) => ({ x: area.x + pad + rank * share, y: foot, w: share - 2, h: TERM_HIGH });
+  const whole = () => ({ x: area.x + pad, y: foot, w, h: TERM_HIGH });
   return {
-    frame: { x: area.x, y: area.y, w: area.w, h: foot + BAR + pad - area.y }, line: { x: area.x, y: foot - 5, w: area.w }, slots,
+    frame: { x: area.x, y: area.y, w: area.w, h: foot + TERM_HIGH + pad - area.y }, line: { x: area.x, y: foot - 5, w: area.w }, slots,
     meet: slots.map((slot, rank) => ({ ...slot, x: spec.gate.kind === "sum" || spec.gate.kind === "cut" ? area.x + area.w / 2 - slot.w / 2
       : piece(rank).x, y: foot })),
     leave: kit.ranks.map(spec.gate.kind === "cut" ? piece : whole), foot: { x: area.x + pad, y: foot, w }, share,

@@ -17,14 +17,14 @@ function widePicture(svg, kit, spec, layout, o) {
     o.index);
   const feeds = layout.feeds ? feedsInto(svg, kit, spec, layout) : null;
   const below = belowInto(svg, kit, spec, o, { x: 16, y: layout.bottom + 12, w: (layout.gate && !fan ? layout.gate.x : layout.width) - 32,
-    full: layout.width - 32, least: layout.gate && !fan ? FOOT : 0 });
+    full: layout.width - 32, least: layout.gate && !fan ? FOOT_HIGH : 0 });
   const from = places(spec.columns.at(-1)), to = spec.result ? places(spec.result) : null;
-  return { height: below.bottom + GRID, frame(moment, state, lit) {
-    const shown = lit && Number.isInteger(lit.rank) ? lit.rank : -1;
+  return { height: below.bottom + GRID, areas: wideAreas(spec, layout, below), frame(moment, lit, pinned) {
+    const shown = rankOf(lit);
     lanes.frame(moment, shown);
     put(heads, "opacity", between(moment.cut, 0.5, 1));
     put(under, "opacity", between(moment.cut, 0.5, 1));
-    blocks.frame(moment);
+    blocks.frame(moment, lit, pinned);
     flights.frame(moment);
     gate?.frame(moment, from, to, shown);
     gateHead?.frame(moment);
@@ -33,13 +33,24 @@ function widePicture(svg, kit, spec, layout, o) {
   } };
 }
 
+const rankOf = (what) => (what && Number.isInteger(what.rank) && what.kind !== "out" && what.kind !== "tokens" ? what.rank : -1);
+
+/** What a tour card may point to: the columns, the gate, the equation, the inset. */
+function wideAreas(spec, layout, below) {
+  const top = 4, h = layout.bottom - top + 2, areas = headingPlaces(spec, layout).map(({ column, x, w }) => ({ focus: column.focus, x: x - 8,
+    y: top, w: Math.max(w, 40) + 8, h }));
+  if (layout.gate) areas.push({ focus: "gate", x: layout.gate.x - 8, y: top, w: layout.gate.w + 16, h: h + FOOT_HIGH + 4 });
+  return [...areas, ...below.areas];
+}
+
 /** The blocks of all columns in all lanes, and the arrows between them: {leaves, frame(moment)}. */
 function blocksInto(parent, kit, layout, spec) {
-  const { look, ranks } = kit, leaves = [], fading = [];
+  const { look, ranks } = kit, leaves = [], fading = [], groups = [];
   const all = [...spec.columns.map((column, i) => ({ column, at: layout.columns[i] })),
     ...(spec.result ? [{ column: spec.result, at: layout.result }] : [])];
   for (const rank of ranks) {
     const group = svgNode(parent, "g", {}), middle = layout.lanes[rank].y + layout.lanes[rank].h / 2;
+    groups.push(group);
     all.forEach(({ column, at }, i) => {
       const block = column.lanes[rank];
       if (column.lead && i > 0) {
@@ -48,7 +59,12 @@ function blocksInto(parent, kit, layout, spec) {
       placeBlock(group, kit, block, at.x, middle - block.h / 2, leaves, fading);
     });
   }
-  return { leaves, frame: blocksFrame(kit, spec, all.map(({ column }) => column), ranks, fading) };
+  const frame = blocksFrame(kit, spec, all.map(({ column }) => column), ranks, fading);
+  return { leaves, frame(moment, lit, pinned) {
+    frame(moment, lit);
+    const kept = rankOf(pinned);
+    groups.forEach((group, rank) => put(group, "opacity", kept >= 0 && kept !== rank ? 0.35 : 1));
+  } };
 }
 
 /** Build a block at (x, y) and note its leaves; those that are not weights fade while whole matrices are shown. */
@@ -70,9 +86,9 @@ function placeBlock(parent, kit, block, x, y, leaves, fading) {
 }
 
 function blocksFrame(kit, spec, columns, ranks, fading) {
-  return (moment) => {
+  return (moment, lit) => {
     for (const rank of ranks) {
-      const at = { moment, rank, stage: (s) => clamp01(moment.ranks[rank].computed * spec.stages - s),
+      const at = { moment, rank, lit, stage: (s) => clamp01(moment.ranks[rank].computed * spec.stages - s),
         release: between(moment.release, 0.5, 1) };
       for (const column of columns) column.lanes[rank].frame(at);
     }
@@ -147,13 +163,16 @@ function belowInto(svg, kit, spec, o, area) {
   moveTo(cutting, area.x, area.y);
   wrapText(cutWords(kit, spec), area.full, SMALL, kit.look.font).slice(0, 3).forEach((line, i) => svgNode(cutting, "text", { x: 0,
     y: 14 + 16 * i, "font-size": SMALL, fill: kit.look.ink }, line));
-  return { bottom: area.y + (beside ? Math.max(high, inset.h) : high + (inset.h ? 16 + inset.h : 0)), frame(moment, lit) {
+  const areas = [{ focus: "equation", x: area.x + left - 8, y: area.y - 6, w: area.w - left + 8, h: equation.height + 4 },
+    { focus: "toggle", x: area.x + left - 8, y: area.y - 6, w: area.w - left + 8, h: equation.height + 4 },
+    { focus: "inset", x: area.x - 8, y: beside ? area.y - 6 : area.y + high + 10, w: inset.w - 4, h: inset.h + 12 }];
+  return { areas, bottom: area.y + (beside ? Math.max(high, inset.h) : high + (inset.h ? 16 + inset.h : 0)), frame(moment, lit) {
     const there = between(moment.cut, 0.5, 1);
     put(strip, "opacity", there);
     put(insets, "opacity", there);
     put(cutting, "opacity", 1 - between(moment.cut, 0.2, 0.5));
     equation.frame(moment, lit);
-    inset.frame(lit && Number.isInteger(lit.rank) ? lit : null);
+    inset.frame(rankOf(lit) < 0 ? null : lit);
   } };
 }
 
