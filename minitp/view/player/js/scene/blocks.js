@@ -68,7 +68,8 @@ function cellsInto(kit, parent, o, rows, w, cellHeight) {
 
 /** A weight shard: one picture; while it is being used a line sweeps over the column that is multiplied just now. */
 function matrixBlock(kit, o) {
-  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns };
+  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns,
+    shrink: o.shrink ?? 1 };
   let group, set, picture, sweep, inner;
   block.build = (parent) => {
     group = svgNode(parent, "g", {});
@@ -94,7 +95,8 @@ function matrixBlock(kit, o) {
     if (o.what) kit.know(group, o.what, { w, h, array: o.array, rows: o.array ? o.array.rows : 0 });
   };
   /** What stays where it came from: the same cells, faint. */
-  block.ghost = (parent, x, y) => o.array && svgNode(parent, "image", { x, y, width: w, height: h, preserveAspectRatio: "none", opacity: 0.25,
+  block.ghost = (parent, x, y) => o.array && svgNode(parent, "image", { x, y, width: w * block.shrink, height: h * block.shrink,
+    preserveAspectRatio: "none", opacity: 0.25,
     href: heatPicture(o.key, o.array, kit.look.grey, o.largest, kit.look.paper, false) });
   block.frame = (at) => {
     const s = at.stage(o.stage);

@@ -7,9 +7,9 @@ function embeddingScene(kit) {
   const columns = [
     { id: "tokens", symbol: "token", focus: "tokens", shape: counted(tokens, "token"), state: "whole: every rank knows it",
       lanes: ranks.map((rank) => readBlock(kit, rank)) },
-    { id: "table", symbol: "embedding table", lead: "→", focus: "weights",
+    { id: "table", symbol: "embedding table", short: "table", lead: "→", focus: "weights",
       shape: hidden ? `${config.vocab} × ${shareSizes(kit, names, 1)}` : `${shareSizes(kit, names, 0)} × ${config.hidden}`,
-      state: hidden ? "shard: own columns" : "shard: own rows", lanes: table.map((blocks) => stackOf(blocks)) },
+      state: kit.says(hidden ? "shard: own columns" : "shard: own rows"), lanes: table.map((blocks) => stackOf(blocks)) },
   ];
   const inset = wholesOf(kit, names, hidden ? "pieces" : "answers", true);
   if (hidden) {
@@ -17,12 +17,20 @@ function embeddingScene(kit) {
       says: "Each rank looks the token up in its own columns: pieces that are final. Laid side by side they are the row." };
   }
   const owner = sync.slot("owner", -1), last = owner ? owner.at(owner.rows - 1, owner.cols - 1) : null;
-  const partial = partialColumn(kit, "x", 1.6, { symbol: "its answer", state: "partial: the row, or zeros" });
+  const partial = partialColumn(kit, "x", 1.6, { symbol: "its answer", state: kit.says("partial: the row, or zeros") });
   if (last !== null && !kit.level.bare) {
     partial.lanes = partial.lanes.map((block, rank) => stackOf([block, wordsBlock(kit, { bare: true, muted: true, rank, stage: 1.6,
-      anchor: "start", width: kit.level.vec, text: rank === last ? "has the row" : "adds zeros" })], 4));
+      anchor: "start", width: kit.level.vec, text: ownerWords(owner, rank) })], 4));
   }
   return { stages: 3, columns: [...columns, partial], ...sumEnd(kit, "x"), inset };
+}
+
+/** What a rank answers: the row of the token, or of some of them, or zeros. */
+function ownerWords(owner, rank) {
+  const all = Array.from({ length: owner.rows * owner.cols }, (_, i) => owner.at(Math.floor(i / owner.cols), i % owner.cols));
+  const mine = all.filter((one) => one === rank).length;
+  if (!mine) return "adds zeros";
+  return all.length === 1 ? "has the row" : `has ${mine} of ${all.length} rows`;
 }
 
 /** The words that this pass reads: the last ones, where they are many. */
@@ -48,7 +56,7 @@ function headScene(kit) {
   const before = [
     byHidden ? xColumn(kit, { tokens: 1, slot: kit.slot("columns", 0) ? "columns" : "x", state: kit.slot("columns", 0) ? "shard"
       : "whole", shape: `1 × ${shares}`, words: "shard: own columns of x" }) : xColumn(kit, { tokens: 1 }),
-    { id: "head", symbol: names[0].label, lead: "×", focus: "weights", state: byHidden ? "shard: own rows" : "shard: own columns",
+    { id: "head", symbol: names[0].label, lead: "×", focus: "weights", state: kit.says(byHidden ? "shard: own rows" : "shard: own columns"),
       shape: byHidden ? `${shares} × ${config.vocab}` : `${config.hidden} × ${shares}`, lanes: weights.map((blocks) => stackOf(blocks)) },
   ];
   const inset = wholesOf(kit, names, byHidden ? "rows" : "columns");
@@ -89,7 +97,7 @@ function cutEnd(kit, symbol) {
   return {
     gate: { kind: "cut", slot: "in", symbol, word: "adds, then cuts" },
     result: { id: "result", symbol: `${symbol} shard`, focus: "result", shape: shapes.length ? shapeWords(shapes[0]) : "its part",
-      state: "shard: summed, own part", lanes: ranks.map((rank) => stackOf([kit.share("out", rank, { state: "shard",
+      state: kit.says("shard: summed, own part"), lanes: ranks.map((rank) => stackOf([kit.share("out", rank, { state: "shard",
         when: (at) => at.release, symbol, kind: "out" })])) },
     feeds: sync.part === "head" ? "exchange of the winners" : feedsWords(kit),
   };
@@ -101,8 +109,8 @@ function sampleScene(kit) {
   const offers = ranks.map((rank) => bestBlock(kit, rank, 0, 4) ?? kit.share("in", rank, { state: "shard", stage: 0, symbol: "winners" }));
   const end = concatEnd(kit, "winners", { extra: (rank) => (kit.level.bare ? null : chosenBlock(kit, rank)) });
   return {
-    stages: 1, columns: [{ id: "best", symbol: "own best tokens", focus: "partial", shape: "(logit, id) each", lanes: offers,
-      state: "shard: of own part of the vocabulary" }],
+    stages: 1, columns: [{ id: "best", symbol: "own best tokens", short: "best", focus: "partial", shape: "(logit, id) each", lanes: offers,
+      state: kit.says("shard: of own part of the vocabulary") }],
     ...end, inset: [],
     says: "The logits stay where they are: only each rank's best tokens are exchanged, a few bytes, and every rank picks the same one.",
   };

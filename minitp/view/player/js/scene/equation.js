@@ -28,13 +28,15 @@ function lineInto(parent, kit, pieces, width) {
 
 /** The equation strip: {height, frame(moment)}. */
 function equationInto(parent, kit, spec, state, width, index) {
-  const { ranks, sync, look } = kit, values = ranks.map((rank) => termValue(sync, rank, index)), sum = sumValue(sync, index);
+  const { ranks, sync } = kit, values = ranks.map((rank) => termValue(sync, rank, index)), sum = sumValue(sync, index);
   const symbol = spec.gate?.symbol ?? "y", isSum = spec.gate?.kind === "sum" || spec.gate?.kind === "cut";
   if (isSum && values.every((value) => value !== null)) {
     return state.toggle === "before" && sync.slot("act", -1) ? beforeInto(parent, kit, symbol, width)
       : sumInto(parent, kit, spec, symbol, values, sum, width, index);
   }
-  return sentenceInto(parent, kit, [spec.says ?? sync.reason], width, look);
+  if (isSum) return gateWordsInto(parent, kit, spec, width);
+  const unknown = kit.model.run.values === "none" ? " This run kept no values: shapes only." : "";
+  return sentenceInto(parent, kit, (spec.says ?? `${sync.reason}.`) + unknown, width);
 }
 
 function sumInto(parent, kit, spec, symbol, values, sum, width, index) {
@@ -48,22 +50,16 @@ function sumInto(parent, kit, spec, symbol, values, sum, width, index) {
     pieces.push({ text: addsUp(values, sum, decimals) ? "=" : "≈" }, { text: numberWords(sum, decimals), bold: true, total: true });
   }
   const line = lineInto(parent, kit, pieces, width);
-  const words = svgNode(parent, "g", {});
-  moveTo(words, 0, line.height + 2);
-  const texts = [0, 1].map((i) => svgNode(words, "text", { x: 0, y: 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
-  return {
-    height: line.height + 36,
-    frame(moment, lit) {
-      for (const piece of line.placed) {
-        if (piece.term !== undefined) {
-          put(piece.line, "height", rankOf(lit) === piece.term ? 6 : 3);
-          putText(piece.textNode, moment.ranks[piece.term].arrived ? piece.text : "?");
-        } else if (piece.total) putText(piece.textNode, moment.combine >= 0.6 ? piece.text : "?");
-      }
-      const lines = wrapText(gateSentence(kit, spec, moment), width, SMALL, kit.look.font).slice(0, 2);
-      texts.forEach((text, i) => putText(text, lines[i] ?? ""));
-    },
-  };
+  const sentence = sentenceFrame(parent, kit, spec, width, line.height + 14);
+  return { height: line.height + (width < 420 ? 56 : 40), frame(moment, lit) {
+    for (const piece of line.placed) {
+      if (piece.term !== undefined) {
+        put(piece.line, "height", rankOf(lit) === piece.term ? 6 : 3);
+        putText(piece.textNode, moment.ranks[piece.term].arrived ? piece.text : "?");
+      } else if (piece.total) putText(piece.textNode, moment.combine >= 0.6 ? piece.text : "?");
+    }
+    sentence.frame(moment);
+  } };
 }
 
 /** Whether the rounded terms add up to the rounded sum. */
@@ -101,12 +97,31 @@ function beforeInto(parent, kit, symbol, width) {
   return { height: line.height + 36, frame() {} };
 }
 
-function sentenceInto(parent, kit, lines, width) {
-  const texts = [0, 1, 2].map((i) => svgNode(parent, "text", { x: 0, y: 14 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
-  return { height: 56, frame(moment) {
-    const wrapped = lines.flatMap((line) => wrapText(line, width, SMALL, kit.look.font)).slice(0, 3);
-    texts.forEach((text, i) => putText(text, wrapped[i] ?? ""));
+/** Who waits for whom, where the terms of the sum aren't known. */
+function gateWordsInto(parent, kit, spec, width) {
+  const words = svgNode(parent, "text", { x: 0, y: 14, "font-size": SMALL, fill: kit.look.ink }, fitText(
+    "The numbers of this sum were not kept: shapes only.", width, SMALL, kit.look.font));
+  const sentence = sentenceFrame(parent, kit, spec, width, 34);
+  return { height: 72, frame(moment) {
+    put(words, "opacity", 1);
+    sentence.frame(moment);
   } };
+}
+
+/** The sentence about the gate, up to three lines from `y` on. */
+function sentenceFrame(parent, kit, spec, width, y) {
+  const texts = [0, 1, 2].map((i) => svgNode(parent, "text", { x: 0, y: y + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
+  return { frame(moment) {
+    const lines = wrapText(gateSentence(kit, spec, moment), width, SMALL, kit.look.font).slice(0, texts.length);
+    texts.forEach((text, i) => putText(text, lines[i] ?? ""));
+  } };
+}
+
+/** Words instead of an equation: the scene's own, or the reason that the trace gives. */
+function sentenceInto(parent, kit, text, width) {
+  const lines = wrapText(text, width, SMALL, kit.look.font).slice(0, 6);
+  lines.forEach((line, i) => svgNode(parent, "text", { x: 0, y: 14 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, line));
+  return { height: 16 * lines.length + 8, frame() {} };
 }
 
 /** Who waits for whom, and for what. */

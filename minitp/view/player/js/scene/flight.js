@@ -94,7 +94,7 @@ function piecesInto(spec, leaves, source) {
     for (const leaf of pieces) {
       const late = 0.3 * leaf.block.rank / Math.max(1, count), t = ease(between(moment.combine, 0.1 + late, 0.7 + late));
       const [dx, dy] = leaf.block.lies;
-      moveTo(leaf.block.node, mix(source.x + dx - leaf.x, 0, t), mix(source.y + dy - leaf.y, 0, t));
+      moveTo(leaf.block.node, mix(source.x + dx - leaf.x, 0, t), mix(source.y + dy - leaf.y, 0, t), mix(leaf.block.shrink, 1, t));
     }
   } };
 }

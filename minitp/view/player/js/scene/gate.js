@@ -8,7 +8,9 @@ function termValue(sync, rank, index) {
   return elementOf(sync.slot("in", rank), sync.slot("first", rank), index);
 }
 
-const sumValue = (sync, index) => elementOf(sync.slot("out", -1), sync.slot("sum", -1), index);
+/** The exact element of the result: of rank 0's part where it was cut after the sum. */
+const sumValue = (sync, index) => elementOf(sync.slot("out", -1) ?? (sync.op === "reduce_scatter" ? sync.slot("out", 0) : null),
+  sync.slot("sum", -1), index);
 
 function elementOf(whole, first, index) {
   if (whole && whole.kind === "f32" && index < whole.cols && whole.rows) return whole.at(whole.rows - 1, index);
@@ -41,8 +43,7 @@ function gatePlaces(kit, layout, spec) {
 
 /** {frame(moment, partials, results)}: those are where the terms come from and the result goes, by rank. */
 function gateInto(parent, kit, places, spec, index) {
-  const { look, ranks, sync } = kit, kind = spec.gate.kind, group = svgNode(parent, "g", {}), state = kind === "concat" ? "shard"
-    : kind === "none" ? "whole" : "partial";
+  const { look, ranks, sync } = kit, kind = spec.gate.kind, group = svgNode(parent, "g", {}), { before: state, after } = gateStates(spec.gate);
   const frame = svgNode(group, "rect", { x: places.frame.x, y: places.frame.y, width: places.frame.w, height: places.frame.h, rx: 6,
     fill: look.paper, "fill-opacity": 0.75, stroke: look.ink, "stroke-width": sync.broken ? 1.5 : 3,
     "stroke-dasharray": sync.broken ? "2 6" : "none" });
@@ -56,8 +57,8 @@ function gateInto(parent, kit, places, spec, index) {
   const foot = footInto(group, kit, spec, places, index), flying = svgNode(parent, "g", {});
   const made = (words, where, as) => ranks.map((rank) => barInto(flying, look, where[rank], as, rank, words && termWords(kit, spec, rank,
     index)));
-  const copies = made(false, places.slots, state), released = made(false, places.leave, kind === "cut" ? "shard" : "whole");
   const terms = made(kind !== "concat" || places.slots[0].w > 44, places.slots, state);
+  const copies = made(false, places.slots, state), released = made(false, places.leave, after);
   terms.forEach((term, rank) => kit.know(term, { kind: "term", rank, slot: "in" }, { plain: true }));
   return { frame(moment, partials, results, lit) {
     for (const rank of ranks) {
@@ -67,13 +68,16 @@ function gateInto(parent, kit, places, spec, index) {
       put(terms[rank].firstChild.nextSibling, "stroke-width", lit === rank ? 4 : 2);
       copyFrame(copies[rank], moment, slot, places.meet[rank], sync.broken || ranks.length === 1 || kind === "none");
       releaseFrame(released[rank], moment, places.leave[rank], places.foot, results?.[rank] ?? places.to[rank],
-        sync.broken || !results?.[rank]);
+        sync.broken || !results?.[rank] || (spec.gate.to && !spec.gate.to.includes(rank)));
     }
     foot.frame(moment);
     put(group, "opacity", between(moment.cut, 0.6, 1));
     put(flying, "opacity", between(moment.cut, 0.6, 1));
   } };
 }
+
+/** The states of what goes into a gate and of what comes out. */
+const gateStates = ({ kind, states }) => states ?? { before: kind === "concat" ? "shard" : "partial", after: kind === "cut" ? "shard" : "whole" };
 
 /** A rank's term travels from its lane into its slot; where the sum is skipped, right through. */
 function termFrame(node, moment, at, from, slot, through) {

@@ -74,4 +74,4 @@ function insetInto(parent, kit, wholes, width) {
 const INSET_WORDS = { columns: "columns: concatenates", rows: "rows: sums", heads: "columns, by heads", pieces: "columns: concatenates",
   answers: "rows: one rank answers" };
 
-const insetWords = (whole) => INSET_WORDS[whole.word] + (whole.rects.some((rect) => rect.copied) ? ", copies" : "");
+const insetWords = (whole) => (new Set(whole.rects.map((rect) => rect.rank)).size < 2 ? "not cut" : INSET_WORDS[whole.word] + (whole.rects.some((rect) => rect.copied) ? ", copies" : ""));

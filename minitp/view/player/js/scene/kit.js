@@ -6,28 +6,30 @@ const LEVELS = [
   { name: "roomy", vec: 128, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 112, gutter: 136, label: 36 },
   { name: "middle", vec: 104, row: 14, rows: 10, cell: 5, tall: 96, wide: 112, lead: 24, gate: 104, gutter: 128, label: 36 },
   { name: "small", vec: 88, row: 14, rows: 10, cell: 4, tall: 96, wide: 96, lead: 20, gate: 92, gutter: 120, label: 34 },
-  { name: "tight", vec: 64, row: 12, rows: 10, cell: 3, tall: 96, wide: 80, lead: 16, gate: 84, gutter: 112, label: 32 },
-  { name: "least", vec: 48, row: 12, rows: 8, cell: 2.5, tall: 80, wide: 56, lead: 14, gate: 76, gutter: 104, label: 30 },
+  { name: "tight", vec: 64, row: 12, rows: 10, cell: 3, tall: 96, wide: 80, lead: 16, gate: 84, gutter: 120, label: 32 },
+  { name: "least", vec: 48, row: 12, rows: 8, cell: 2.5, tall: 80, wide: 56, lead: 14, gate: 76, gutter: 118, label: 30 },
 ];
 const OUTLINE_LANES = 5, BARE_LANES = 9;   // from so many ranks on: outlines only; lanes and gate only
 
 /** The level with what follows from the number of ranks: more lanes, less in each. */
 function levelFor(level, ranks) {
-  if (ranks >= BARE_LANES) return { ...level, outlines: true, bare: true, tall: 16, row: 10, rows: 4 };
+  if (ranks >= BARE_LANES) return { ...level, outlines: true, bare: true, gutter: 184, tall: 16, row: 10, rows: 4 };
   if (ranks >= OUTLINE_LANES) return { ...level, outlines: true, tall: 40, row: 10, rows: 5, cell: 2 };
   return level;
 }
 
 function sceneKit(model, sync, look, level, know) {
   const ranks = Array.from({ length: model.ranks }, (_, rank) => rank);
-  const kit = { model, sync, look, level, know, ranks, config: model.run.model };
+  const kit = { model, sync, look, level, know, ranks, config: model.run.model, alone: ranks.length === 1 };
+  /** The state of a column in words; with one rank alone everything is whole. */
+  kit.says = (state) => (kit.alone ? "whole: one rank alone" : state);
   /** The largest magnitude of a slot over all ranks: one scale, so that hues compare. */
   kit.largest = (slot) => Math.max(0, ...ranks.concat(-1).map((rank) => sync.slot(slot, rank)?.max ?? 0));
   kit.slot = (slot, rank) => sync.slot(slot, rank) ?? sync.slot(slot, -1);
 
   /** A vector of a slot. o: state, stage or when, width, words (where there are no values), symbol. */
-  kit.vec = (slot, rank, o) => {
-    const array = kit.slot(slot, rank);
+  kit.vec = (slot, rank, asked) => {
+    const array = kit.slot(slot, rank), o = kit.alone ? { ...asked, state: "whole" } : asked;
     return vectorBlock(kit, {
       array, rank, key: `${slot}${rank}`, largest: kit.largest(slot), width: level.vec,
       what: { kind: o.kind ?? "vector", rank, slot, symbol: o.symbol ?? slot, state: o.state, axis: array?.axis,
@@ -79,7 +81,7 @@ function sceneKit(model, sync, look, level, know) {
       const array = part?.array, sizes = array ? { w: array.cols * narrow, h: array.rows * cell }
         : { w: level.outlines ? 48 : Math.min(64, room / together), h: Math.min(level.tall, 64) };
       return matrixBlock(kit, {
-        ...sizes, array, rank, stage, state: part?.cut === "whole" ? "whole" : "shard", key: `${one.name}|${part?.name}|${rank}`,
+        ...sizes, array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard", key: `${one.name}|${part?.name}|${rank}`,
         largest: Math.max(0, ...found[i].map((p) => p?.array?.max ?? 0)), words: array ? "" : one.label,
         marks: o.marks?.(rank, part), sweeps: o.sweeps,
         whole: part && { name: part.name, label: one.label, shape: part.shape, at: part.at, column: i,
@@ -128,6 +130,7 @@ const shapeWords = (shape) => (shape && shape.length ? shape.join(" × ") : "");
 
 /** A number with as many decimals as `decimals`, and a true minus sign. */
 const numberWords = (value, decimals) => {
+  if (value === 0) return "0";
   const text = Math.abs(value).toFixed(decimals);
   return (value < 0 && Number(text) !== 0 ? "−" : "") + text;
 };

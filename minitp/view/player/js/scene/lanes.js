@@ -34,7 +34,7 @@ function headingsInto(parent, kit, places) {
     const group = svgNode(parent, "g", {});
     moveTo(group, x, top);
     svgNode(group, "text", { x: 0, y: 20, "font-size": LARGE, "font-weight": 600, fill: look.ink },
-      fitText(column.symbol, w, LARGE, look.font, true));
+      fitText(textWidth(column.symbol, LARGE, look.font, true) > w ? column.short ?? column.symbol : column.symbol, w, LARGE, look.font, true));
     headingLines(kit, column, w, lines).forEach((line, i) => svgNode(group, "text", { x: 0, y: 36 + 13 * i, "font-size": SMALL,
       fill: look.muted }, line));
     kit.know(group, { kind: "heading", focus: column.focus ?? column.id }, { plain: true });

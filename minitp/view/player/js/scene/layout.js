@@ -1,15 +1,15 @@
 // Where the columns stand: side by side in one lane per rank, or (narrow) one lane that flows over several rows.
 
-const GRID = 8, HEADINGS = 64, LANE_GAP = 8, EDGE = 4;
+const GRID = 8, HEADINGS = 72, LANE_GAP = 8, EDGE = 4;
 
 /** The wide layout at one level: {lanes: [{y, h}], columns: [{x, w}], gate, result, feeds, need}; `need` px at least. */
 function wideLayout(spec, level, width, ranks) {
   const lead = level.lead, columns = spec.columns.map((column) => widthOf(column, level));
-  const result = spec.result ? widthOf(spec.result, level) : 0, feedsWidth = spec.feeds ? 104 : 0;
+  const result = spec.result ? widthOf(spec.result, { ...level, lead: 0 }) : 0, feedsWidth = spec.feeds ? 104 : 0;
   const fan = spec.gate?.kind === "fan", gaps = columns.length - 1 + (spec.gate ? 2 : 0) || 1;
   let need = level.gutter + columns.reduce((a, b) => a + b, 0) + lead * (columns.length - 1) + EDGE + GRID;
   if (spec.gate) need += lead * 2 + level.gate + result + (spec.feeds ? feedsWidth + GRID : 0);
-  const gap = lead + Math.max(0, Math.min(level.name === "grand" ? 88 : 40, (width - need) / gaps));
+  const gap = lead + (fan ? 0 : Math.max(0, Math.min(level.name === "grand" ? 160 : 40, (width - need) / gaps)));
   const gateWidth = fan ? Math.max(level.gate, Math.min(480, width - need)) : level.gate;
   let x = level.gutter;
   const placed = columns.map((w) => {
@@ -32,7 +32,8 @@ function wideLayout(spec, level, width, ranks) {
 
 /** A column is as wide as its widest block, and with the gap behind it wide enough for its symbol. */
 function widthOf(column, level) {
-  const symbol = level.name === "least" ? 0 : textWidth(column.symbol, LARGE, level.font, true) + 12 - level.lead;
+  const symbol = textWidth(column.short && level.name === "least" ? column.short : column.symbol, LARGE, level.font, true) + 10
+    - level.lead;
   return Math.max(32, symbol, ...column.lanes.map((block) => block.w));
 }
 

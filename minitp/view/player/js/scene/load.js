@@ -28,16 +28,16 @@ function piecesOf(kit, upright, scatter) {
     const slot = kit.slot("out", rank);
     return slot && (upright ? slot : { ...transposed(slot), shape: [...(slot.shape ?? [])].reverse() });
   });
-  const most = (pick) => Math.max(1, ...arrays.filter(Boolean).map(pick));
-  const along = scatter ? ranks.length : 1, wide = most((a) => a.cols), tall = most((a) => a.rows);
+  const most = (pick) => Math.max(1, ...arrays.filter(Boolean).map(pick)), wide = most((a) => a.cols), tall = most((a) => a.rows);
   const byColumns = /1/.test(sync.after) === upright;                  // shard(1) of a table that stands, shard(0) of Wᵀ
-  const cell = Math.min(level.cell, (level.tall - 8) / (byColumns ? tall : tall * along), 280 / (byColumns ? wide * along : wide));
-  const low = Math.max(cell, tall === 1 ? 16 : 0);
+  const fit = (across, down) => Math.min(level.cell, (level.tall - 8) / down, 280 / across), along = scatter ? ranks.length : 1;
+  const cell = fit(wide, tall), low = Math.max(cell, tall === 1 ? 16 : 0);
+  const shrink = Math.min(1, (byColumns ? fit(wide * along, tall) : fit(wide, tall * along)) / cell);
   return ranks.map((rank) => {
     const array = arrays[rank];
     if (!array && scatter && sync.slot("out", ranks.find((r) => sync.slot("out", r)) ?? -1)) return nothingBlock(kit, rank, 0);
     const size = array ? { w: array.cols * cell, h: array.rows * low } : { w: 56, h: 24 };
-    return matrixBlock(kit, { ...size, array, rank, stage: 0, state, key: `load${sync.index}|${rank}|${upright}`, lands: true,
+    return matrixBlock(kit, { ...size, array, rank, stage: 0, state, key: `load${sync.index}|${rank}|${upright}`, lands: true, shrink,
       largest: kit.largest("out"), words: array ? "" : scatter ? "part" : "copy", sweeps: false, byColumns,
       what: { kind: "shard", rank, name: sync.site, symbol: sync.site, state, shape: array?.shape, axis: array?.axis } });
   });
@@ -45,15 +45,16 @@ function piecesOf(kit, upright, scatter) {
 
 /** The whole, put together from the ranks' parts where they come from. */
 function sourceBlock(kit, pieces, root, scatter) {
-  const real = pieces.filter((piece) => piece.kind === "matrix"), byColumns = real[0]?.byColumns ?? true;
-  const w = scatter ? (byColumns ? real.reduce((a, b) => a + b.w, 0) : Math.max(0, ...real.map((b) => b.w))) : real[0]?.w ?? 56;
-  const h = scatter ? (byColumns ? Math.max(0, ...real.map((b) => b.h)) : real.reduce((a, b) => a + b.h, 0)) : real[0]?.h ?? 24;
+  const real = pieces.filter((piece) => piece.kind === "matrix"), { byColumns = true, shrink = 1 } = real[0] ?? {};
+  const sum = (side) => shrink * real.reduce((all, piece) => all + piece[side], 0), most = (side) => shrink * Math.max(0, ...real.map((piece) =>
+    piece[side]));
+  const w = scatter && byColumns ? sum("w") : most("w"), h = scatter && !byColumns ? sum("h") : most("h");
   let at = 0;
   for (const piece of pieces) {
     piece.lies = scatter && piece.kind === "matrix" ? (byColumns ? [at, 0] : [0, at]) : [0, 0];
-    if (scatter && piece.kind === "matrix") at += byColumns ? piece.w : piece.h;
+    if (scatter && piece.kind === "matrix") at += shrink * (byColumns ? piece.w : piece.h);
   }
-  return { w: Math.max(56, w), h: Math.max(24, h), kind: "source", rank: root,
+  return { w: Math.max(48, w), h: Math.max(8, h), kind: "source", rank: root,
     build(parent) {
       svgNode(parent, "rect", { x: -4, y: -4, width: w + 8, height: h + 8, rx: 4, fill: kit.look.paper, stroke: rankHue(root),
         "stroke-width": 2 });
@@ -63,8 +64,8 @@ function sourceBlock(kit, pieces, root, scatter) {
 
 /** Whatever else: what goes in, the op by its name, what comes out. It claims no more than the trace says. */
 function genericScene(kit) {
-  const { sync, ranks } = kit, kind = sync.op === "all_gather" ? "concat" : sync.op === "all_reduce" ? "sum"
-    : sync.op === "reduce_scatter" ? "cut" : "none";
+  const { sync, ranks } = kit, kind = { all_gather: "concat", gather: "concat", all_reduce: "sum", reduce: "sum",
+    reduce_scatter: "cut" }[sync.op] ?? "none";
   const stateOf = (text) => (/shard/.test(text) ? "shard" : /partial/.test(text) ? "partial" : "whole");
   const before = stateOf(sync.before), after = stateOf(sync.after), rooted = sync.after === "on root" || sync.before === "on root";
   const shown = (slot, rank, state, o) => (kit.slot(slot, rank) ? kit.share(slot, rank, { state, symbol: slot, ...o })
@@ -77,7 +78,7 @@ function genericScene(kit) {
     columns: [{ id: "in", symbol: "goes in", focus: "partial", shape: shapeWords(sync.shape), state: sync.before || "",
       lanes: ranks.map((rank) => (sync.times[rank]?.present ? shown("in", rank, before, { stage: 0, kind: "term" })
         : wordsBlock(kit, { text: "takes no part", state: "empty", rank, width: 88, height: 24, muted: true }))) }],
-    gate: { kind, slot: "in", symbol: "y", word: opKind(sync.op) },
+    gate: { kind, symbol: "y", word: opKind(sync.op), states: { before, after }, to: ranks.filter(receives) },
     result: { id: "result", symbol: "comes out", focus: "result", shape: "", state: sync.after || "",
       lanes: ranks.map((rank) => stackOf([receives(rank) ? shown("out", rank, after, { when: (at) => at.release })
         : wordsBlock(kit, { text: "gets nothing", state: "empty", rank, width: 88, height: 24, muted: true })])) },

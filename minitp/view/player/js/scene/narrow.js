@@ -119,6 +119,6 @@ function narrowPieces(spec, leaves, rank) {
     if (!piece) return;
     const t = ease(between(moment.combine, 0.1, 0.9)), from = source ? { x: source.x + piece.block.lies[0], y: source.y + piece.block.lies[1] }
       : { x: piece.x, y: piece.y - 80 };
-    moveTo(piece.block.node, mix(from.x - piece.x, 0, t), mix(from.y - piece.y, 0, t));
+    moveTo(piece.block.node, mix(from.x - piece.x, 0, t), mix(from.y - piece.y, 0, t), mix(piece.block.shrink, 1, t));
   } };
 }

@@ -27,7 +27,7 @@ const nothingBlock = (kit, rank, stage) =>
 function partialColumn(kit, symbol, stage, o = {}) {
   const { sync, ranks } = kit;
   return { id: "partial", symbol: `${symbol} partial`, lead: "→", shape: shapeWords(sync.shape), focus: "partial",
-    state: "partial: not the answer yet", ...o,
+    state: kit.says("partial: not the answer yet"), ...o,
     lanes: ranks.map((rank) => kit.vec("in", rank, { state: "partial", stage, symbol: `partial ${symbol}`, kind: "term" })) };
 }
 
@@ -35,7 +35,7 @@ function partialColumn(kit, symbol, stage, o = {}) {
 function shardColumn(kit, symbol, stage, o = {}) {
   const { sync, ranks } = kit, shapes = ranks.map((rank) => sync.slot("in", rank)?.shape).filter(Boolean);
   return { id: "shard", symbol: `${symbol} shard`, lead: "→", focus: "partial",
-    shape: shapes.length ? shapeWords(shapes[0]) : "", state: "shard: final, only a part", ...o,
+    shape: shapes.length ? shapeWords(shapes[0]) : "", state: kit.says("shard: final, only a part"), ...o,
     lanes: ranks.map((rank) => kit.share("in", rank, { state: "shard", stage, symbol, kind: "term" })) };
 }
 
@@ -52,7 +52,7 @@ function sumEnd(kit, symbol) {
   ].slice(0, level.outlines ? 1 : 3);
   return {
     gate: { kind: "sum", slot: "in", symbol, word: "adds" },
-    result: { id: "result", symbol: streams && !level.outlines ? `${symbol}, then the residual` : symbol, focus: "result",
+    result: { id: "result", symbol: streams && !level.outlines ? `${symbol}, then the residual` : symbol, short: symbol, focus: "result",
       shape: shapeWords(sync.shape), state: broken ? "its own partial, taken for the whole" : "whole: same on every rank",
       lanes: ranks.map((rank) => stackOf(rows(rank), 6)) },
     feeds: feedsWords(kit),

@@ -178,12 +178,12 @@ function belowInto(svg, kit, spec, o, area) {
 
 /** How the matrices of a scene are cut, in words. */
 function cutWords(kit, spec) {
-  const by = (...kinds) => (spec.inset ?? []).filter((whole) => kinds.includes(whole.word)).map((whole) => whole.label);
+  const by = (...kinds) => (spec.inset ?? []).filter((whole) => kinds.includes(whole.word) && !kit.alone).map((whole) => whole.label);
   const columns = by("columns", "heads", "pieces"), rows = by("rows"), found = [];
   if (columns.length) found.push(`${listWords(columns)}: cut by columns, so the ranks' results lie side by side.`);
   if (rows.length) found.push(`${listWords(rows)}: cut by rows, so the ranks' results are partial sums that must be added.`);
   if (by("answers").length) found.push("The table is cut by rows: one rank has the row of a token, the others add zeros.");
-  return found.length ? `No rank could hold the whole of it, so every rank gets a part. ${found.join(" ")}` : "";
+  return found.length ? `Before the cut; each colour is the rank that will own the part. ${found.join(" ")}` : "";
 }
 
 const listWords = (list) => (list.length < 2 ? list.join("") : `${list.slice(0, -1).join(", ")} and ${list.at(-1)}`);
