@@ -252,6 +252,17 @@ def reshard(source: Annotated[str, typer.Argument(help="A model's name, a checkp
     reshard_model(source, target, ranks, embedding.value, cut.value)
 
 
+@app.command("app")
+def app_(port: Annotated[int | None, opt("Port to listen on.", min=1, max=65535, show_default="the first free one from "
+                                         "8501 on")] = None,
+         browser: Annotated[bool, opt("Open the page in a browser.", "--browser/--no-browser")] = True,
+         runs: Annotated[Path | None, opt("Folder of traces to show and to write new ones to.", metavar="FOLDER",
+                                          show_default="the user's data folder, or MINITP_RUNS")] = None) -> None:
+    """Watch runs in the browser: shards, sync points and waits, token by token. Ctrl-C ends it."""
+    from minitp.commands.app import serve
+    serve(port, browser, runs)
+
+
 class Bench(StrEnum):
     decode = "decode"
     prefill = "prefill"

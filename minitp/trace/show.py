@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minitp.trace.file import Trace
-from minitp.trace.summary import Row, stragglers, summarize, total, working_phases
+from minitp.trace.summary import Row, crowded, stragglers, summarize, total, working_phases
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, plain, share, size
 
@@ -57,12 +57,6 @@ def header(trace: Trace) -> list[Text]:
         lines.append(Text(f" {run['ranks']} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                           "turns, not the network. ", "bold black on yellow"))
     return [line for line in lines if line.plain]
-
-
-def crowded(trace: Trace) -> bool:
-    """Whether some host had more ranks than cores; every view of waits must then say so."""
-    per_core = trace.run.get("ranks_per_core")
-    return isinstance(per_core, (int, float)) and per_core > 1 and isinstance(trace.run.get("cores"), int)
 
 
 def _dict(run: dict[str, Any], key: str) -> dict[str, Any]:

@@ -1,0 +1,34 @@
+"""The parts of a page: its head, charts with their text, tables, and words from files as nothing but text."""
+from typing import Any
+
+import streamlit as st
+
+
+def begin(title: str, lead: str) -> None:
+    """The title and one sentence that says what the page shows. Both are minitp's own words, in Markdown."""
+    st.title(title, anchor=False)
+    st.markdown(lead)
+
+
+def chart(figure: Any, *, alt: str, rows: list[dict[str, Any]], key: str) -> None:
+    """A Plotly figure over the page's width, in light and dark; `rows` say the same as a table."""
+    figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
+    st.plotly_chart(figure, width="stretch", theme="streamlit", alt=alt, key=key, config={"displaylogo": False})
+    with st.expander("Read as text"):
+        st.text(alt)
+        table(rows, key=f"{key} rows")
+
+
+def table(rows: list[dict[str, Any]], key: str) -> None:
+    """Rows as a table; words from a trace stay text in it."""
+    if rows:
+        st.dataframe(rows, width="stretch", hide_index=True, key=key)
+    else:
+        st.caption("Nothing to list.")
+
+
+def problem(headline: str, details: str = "") -> None:
+    """An error: the headline is minitp's own, the details may quote a stranger's file and are shown as plain text."""
+    st.error(headline, icon=":material/error:")
+    if details:
+        st.code(details, language=None, wrap_lines=True)
