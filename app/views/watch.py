@@ -6,10 +6,10 @@ from typing import Any
 import streamlit as st
 
 from minitp.trace import Trace
-from minitp.view.detail import detail
+from minitp.view.detail import detail, pass_name
 from minitp.view.player.export import to_html
 from minitp.view.reading import PlayReader
-from minitp.view.text import pass_name, steps
+from minitp.view.text import steps
 from minitp.view.watch import play as play_of
 from ui import page
 from ui.picker import Opened, open_run

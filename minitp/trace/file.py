@@ -126,11 +126,14 @@ class Trace:
     def write(self, path: str | os.PathLike) -> None:
         """Write the file, gzipped where its name ends in .gz; whole, or not at all."""
         path = Path(path)
-        data = _text(self.to_plain()).encode()
-        if path.suffix == ".gz":
-            data = gzip.compress(data, 6, mtime=0)
+        data = self.to_bytes(zipped=path.suffix == ".gz")
         with replacing(path) as file:
             file.write(data)
+
+    def to_bytes(self, *, zipped: bool = False) -> bytes:
+        """What `write` writes."""
+        data = _text(self.to_plain()).encode()
+        return gzip.compress(data, 6, mtime=0) if zipped else data
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> "Trace":

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from minitp.view.player import assets
+from minitp.view.watch import play as play_of
 from tests.needs import missing
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -46,20 +47,20 @@ def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
                calm: bool = True, ready: str = ".player[data-state*=token]") -> Any:
         file = tmp_path / f"{len(contexts)}.html"
         file.write_text(player_page(play), "utf-8")
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme,
+        context = chromium.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme,
                                        reduced_motion="reduce" if calm else "no-preference")
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(file.as_uri() + fragment)
-        page.wait_for_selector(ready)
+        page.wait_for_selector(ready, timeout=10_000)
         return page
 
     yield opened
     for context in contexts:
         context.close()
-    assert said == []
+    assert said == [], said
 
 
 def player_page(play: dict[str, Any]) -> str:
@@ -89,3 +90,10 @@ def press(page: Any, *keys: str) -> dict[str, str]:
 def settle(page: Any) -> None:
     """Two frames: what was asked for is drawn."""
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+@pytest.fixture(scope="session")
+def tiny_play() -> dict[str, Any]:
+    """A real run of the tiny model on 4 thread ranks, with values, loaded by scatter: every kind of collective."""
+    from tests.app.real_runs import tiny_run
+    return play_of(tiny_run("--load", "scatter", "--embedding", "hidden", ranks=4, tokens=6))

@@ -94,6 +94,7 @@ def test_scrubbing_to_a_sync_equals_stepping_there(watch, tiny_play):
         settle(page)
         stepped.append((state_of(page), page.evaluate(SNAPSHOT)))
         press(page, "ArrowRight")
+    press(page, "ArrowLeft")
     box = page.locator(".detail").bounding_box()
     for k in reversed(range(count)):
         share = page.evaluate("([k, pass]) => moments(player.model, k)[3] / passNs(player.model, pass)", [first + k, pass_index])

@@ -12,7 +12,7 @@ from minitp.view.reading import PlayReader
 from minitp.view.text import caption
 from tests.app.browser import press, settle, state_of
 
-HOSTILE = ["<img src=x onerror=document.title='run'>", "w" * 200, "\n", "\x07\u202egnp", "<b>bold</b>", "[a](javascript:1)", " "]
+HOSTILE = ["<img src=x onerror=document.title='run'>", "w" * 200, "\n", "\x07\u202egnp", "<b>bold</b>", " ", "[a](javascript:1)"]
 
 
 def test_captions_are_those_of_the_text(watch, tiny_play):
