@@ -6,7 +6,6 @@ follow the literature (all-reduce, reduce-scatter, all-gather, …); `site` is w
 sentence a reader sees. Whole and shard inputs are never changed; a partial sum is consumed.
 """
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minitp.arrays import NUMPY, Arrays
+from minitp.comm.caller import caller
 from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
@@ -27,7 +27,7 @@ from minitp.trace.recorder import Recorder
 from minitp.trace.schema import CHECK
 
 T = TypeVar("T")
-_name = cache(str)               # of a dtype: NumPy takes several µs to spell one
+dtype_name = cache(str)          # NumPy takes several µs to spell one
 
 
 class Communicator:
@@ -241,7 +241,7 @@ class Communicator:
              move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
              before: np.ndarray | None = None) -> Any:
         """Announce, move, record."""
-        call = Call(self._sequence, op, site, _name(dtype), shape, root)
+        call = Call(self._sequence, op, site, dtype_name(dtype), shape, root)
         self._sequence += 1
         kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
@@ -255,10 +255,10 @@ class Communicator:
             self.pending = None                        # also after an error that the caller survives: nobody waits here
         if compared:
             self.recorder.add(self, call, "all_gather", "control", CHECK, ("whole", "whole"), (compared,), "uint8",
-                              compared, enter, checked_at, _caller())
+                              compared, enter, checked_at, caller())
             enter = checked_at
         self.recorder.add(self, call, op, plane, reason, state_names(op, axis, to_axis), shape, call.dtype, payload,
-                          enter, leave, _caller())
+                          enter, leave, caller())
         self.recorder.keep(kept, result, plane)
         return result
 
@@ -270,7 +270,7 @@ class Communicator:
                                   "a message goes to another rank of the group")
         number = self._messages.get((op, peer), 0)
         self._messages[op, peer] = number + 1
-        call = Call(number, op, site, _name(host.dtype), host.shape)
+        call = Call(number, op, site, dtype_name(host.dtype), host.shape)
         enter = time.perf_counter_ns()
         self.latest, self.pending = call, (call, enter)
         try:
@@ -279,7 +279,7 @@ class Communicator:
         finally:
             self.pending = None
         self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
-                          host.nbytes, enter, leave, _caller(), peer=peer, chunk=chunk,
+                          host.nbytes, enter, leave, caller(), peer=peer, chunk=chunk,
                           wire=host.nbytes if op == "send" else 0)
 
     def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
@@ -290,11 +290,3 @@ class Communicator:
 
     def _unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
         return self.arrays.from_host(array) if on_device and array is not None else array
-
-
-def _caller() -> str:
-    """The line of code that called the collective: the first frame outside this file."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
