@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -126,11 +126,14 @@ class Trace:
     def write(self, path: str | os.PathLike) -> None:
         """Write the file, gzipped where its name ends in .gz; whole, or not at all."""
         path = Path(path)
-        data = _text(self.to_plain()).encode()
-        if path.suffix == ".gz":
-            data = gzip.compress(data, 6, mtime=0)
+        data = self.to_bytes(zipped=path.suffix == ".gz")
         with replacing(path) as file:
             file.write(data)
+
+    def to_bytes(self, *, zipped: bool = False) -> bytes:
+        """What `write` writes."""
+        data = _text(self.to_plain()).encode()
+        return gzip.compress(data, 6, mtime=0) if zipped else data
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> "Trace":
@@ -184,7 +187,7 @@ def _load(path: Path) -> bytes:
         raise FileFormatError(f"it can't be read: {error}") from error
 
 
-def _unpacked(file: BinaryIO, most: int) -> bytes:
+def _unpacked(file: io.BufferedIOBase, most: int) -> bytes:
     """The text in an open file, gunzipped where it is zipped; no more of it than `most` bytes is ever unpacked."""
     try:
         zipped = file.read(2) == b"\x1f\x8b"

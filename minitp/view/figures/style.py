@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from minitp.trace.wording import plain
 from minitp.view.colors import GREY
+from minitp.view.timeline import MOVING, WAITING
 
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
@@ -20,20 +21,13 @@ def unit_for(ns: float) -> tuple[float, str]:
     return next(((factor, unit) for factor, unit in UNITS if ns >= factor), UNITS[-1])
 
 
-def solid(color: str) -> dict[str, Any]:
-    """Computing."""
-    return {"color": color, "line": {"width": 0}}
-
-
-def hatched(color: str) -> dict[str, Any]:
-    """Waiting."""
-    return {"color": color, "line": {"width": 0},
-            "pattern": {"shape": "/", "size": 5, "solidity": 0.35, "fillmode": "replace", "fgcolor": color}}
-
-
-def inked(ink: str) -> dict[str, Any]:
-    """Moving: the outline stays legible where the theme changes and the figure isn't drawn anew."""
-    return {"color": ink, "line": {"width": 0.5, "color": GREY}}
+def marker(kind: int, color: str, ink: str) -> dict[str, Any]:
+    """How a bar looks: COMPUTING solid, WAITING hatched, MOVING in ink, whose grey outline stays legible where the
+    theme changes and the figure isn't drawn anew."""
+    if kind == MOVING:
+        return {"color": ink, "line": {"width": 0.5, "color": GREY}}
+    pattern = {"shape": "/", "size": 5, "solidity": 0.35, "fillmode": "replace", "fgcolor": color}
+    return {"color": color, "line": {"width": 0}} | ({"pattern": pattern} if kind == WAITING else {})
 
 
 def laid_out(figure: go.Figure, height: int, **layout: Any) -> go.Figure:

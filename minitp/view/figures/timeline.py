@@ -1,21 +1,16 @@
 """The Timeline page's figures. Where all ranks are added up a bar has no hue; a lane has its rank's."""
 from collections.abc import Sequence
-from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from minitp.trace.wording import duration
 from minitp.view.colors import GREY, INK, rank_hue
-from minitp.view.figures.style import hatched, inked, laid_out, literal, solid, unit_for
+from minitp.view.figures.style import laid_out, literal, marker, unit_for
 from minitp.view.replay import Cutting
-from minitp.view.timeline import COMPUTING, KINDS, MOVING, WAITING, Bars, Group
+from minitp.view.timeline import KINDS, Bars, Group
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
-
-
-def _marker(kind: int, color: str, ink: str) -> dict[str, Any]:
-    return {COMPUTING: solid(color), WAITING: hatched(color), MOVING: inked(ink)}[kind]
 
 
 def overview_figure(groups: Sequence[Group], *, shares: bool = False, ink: str = INK["light"]) -> go.Figure:
@@ -29,7 +24,7 @@ def overview_figure(groups: Sequence[Group], *, shares: bool = False, ink: str =
                    for t, group in zip(times, groups, strict=True)]
         texts = [f"{literal(group.name)} {literal(group.word)}<br>{word} {duration(t)} of {duration(group.time)}"
                  for t, group in zip(times, groups, strict=True)]
-        figure.add_bar(x=names, y=heights, name=word, marker=_marker(kind, GREY, ink), hovertext=texts,
+        figure.add_bar(x=names, y=heights, name=word, marker=marker(kind, GREY, ink), hovertext=texts,
                        hoverinfo="text", customdata=names)
     laid_out(figure, 300, barmode="stack")
     figure.update_xaxes(title="token (0: the prompt and its first token)")
@@ -74,7 +69,7 @@ def _add_lanes(figure: go.Figure, bars: Bars, texts: Sequence[str], ink: str, fa
                 continue
             figure.add_trace(go.Bar(
                 orientation="h", y=[f"rank {rank}"] * len(mine), base=(bars.start[mine] / factor).tolist(),
-                x=(bars.length[mine] / factor).tolist(), marker=_marker(kind, rank_hue(rank), ink), width=0.8,
+                x=(bars.length[mine] / factor).tolist(), marker=marker(kind, rank_hue(rank), ink), width=0.8,
                 name=word, legendgroup=word, showlegend=kind not in named, hoverinfo="text",
                 hovertext=[literal(texts[i]) for i in mine], customdata=bars.event[mine].tolist()), **place)
             named.add(kind)
@@ -98,7 +93,7 @@ def panels_figure(measured: Sequence[Group], modeled: Sequence[Group], link: str
             texts = [f"{'model' if row == 2 else 'measured'}: {literal(group.name)}<br>{word} {duration(t)} of "
                      f"{duration(group.time)}" for t, group in zip(times, groups, strict=True)]
             figure.add_trace(go.Bar(x=[group.first for group in groups], y=[t / factor for t in times], name=word,
-                                    marker=_marker(kind, GREY, ink), legendgroup=word, showlegend=row == 1,
+                                    marker=marker(kind, GREY, ink), legendgroup=word, showlegend=row == 1,
                                     hovertext=texts, hoverinfo="text"), row=row, col=1)
     laid_out(figure, 460, barmode="stack")
     figure.update_layout(legend_y=-0.14)
