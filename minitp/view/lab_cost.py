@@ -73,6 +73,14 @@ def curves(op: str, ranks: int, link: Link) -> dict[str, Sequence[float]]:
     return {name: [seconds(op, name, ranks, payload, link) for payload in PAYLOADS] for name in ALGORITHMS[op]}
 
 
+def curve_rows(op: str, ranks: int, link: Link) -> list[dict[str, Any]]:
+    """The curves as a table, at every fourth payload."""
+    lines = curves(op, ranks, link)
+    return [{"payload": binary(payload)}
+            | {f"{name} (model)": duration(1e9 * times[i]) for name, times in lines.items()}
+            for i, payload in enumerate(PAYLOADS) if i % 4 == 1]
+
+
 def binary(size: int) -> str:
     """A power of two of bytes: 8 B, 64 KiB, 1 GiB."""
     power = (size.bit_length() - 1) // 10

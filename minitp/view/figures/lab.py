@@ -154,8 +154,13 @@ def cost_figure(op: str, ranks: int, link: Link, chosen: str, payload: int, *, i
     return figure
 
 
-def cost_rows_text(op: str, ranks: int, link: Link) -> list[dict[str, Any]]:
-    """The curves as a table, a row for every fifth payload."""
-    lines = curves(op, ranks, link)
-    return [{"payload": binary(n)} | {f"{name} (model, µs)": float(f"{1e6 * times[i]:.4g}")
-                                      for name, times in lines.items()} for i, n in enumerate(PAYLOADS) if i % 5 == 2]
+def legend(play: Play) -> str:
+    """How to read the picture of a round."""
+    if play.op in SUMS:
+        cells = ("A cell is one number, striped in the hues of the ranks whose terms are in it: dashed while the sum "
+                 "is partial, grey when all terms are in")
+    elif play.op == "scatter":
+        cells = "A cell is one number, in the hue of the rank that it is for"
+    else:
+        cells = "A cell is one number, in the hue of the rank that brought it"
+    return cells + ". Dotted: not here. An edge of ink: what goes in this round, and what has come."
