@@ -3,6 +3,7 @@ from typing import Any
 
 import streamlit as st
 
+_MARKS = set("\\`*_{}[]()<>#+-.!|~:$&^=\"'/@")
 
 def begin(title: str, lead: str) -> None:
     """The title and one sentence that says what the page shows. Both are minitp's own words, in Markdown."""
@@ -13,6 +14,10 @@ def begin(title: str, lead: str) -> None:
 def chart(figure: Any, *, alt: str, rows: list[dict[str, Any]], key: str) -> None:
     """A Plotly figure over the page's width, in light and dark; `rows` say the same as a table."""
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
+    if figure.layout.margin.t is None:
+        figure.update_layout(margin={"t": 32, "b": 32, "l": 8, "r": 8})
+    if figure.layout.legend.orientation is None:                        # below: on a phone it would take half the width
+        figure.update_layout(legend={"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0})
     st.plotly_chart(figure, width="stretch", theme="streamlit", alt=alt, key=key, config={"displaylogo": False})
     with st.expander("Read as text"):
         st.text(alt)
@@ -25,6 +30,11 @@ def table(rows: list[dict[str, Any]], key: str) -> None:
         st.dataframe(rows, width="stretch", hide_index=True, key=key)
     else:
         st.caption("Nothing to list.")
+
+
+def escaped(text: str) -> str:
+    """Text in which Streamlit's Markdown finds nothing to interpret: no marks, links, colors, icons or emoji."""
+    return "".join(f"&#{ord(char)};" if char in _MARKS else char for char in text)
 
 
 def problem(headline: str, details: str = "") -> None:

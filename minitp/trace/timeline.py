@@ -127,19 +127,32 @@ def rank_in_group(trace: Trace) -> np.ndarray:
     return member - first[group]
 
 
+NOBODY, LAST, ROOT, SENDER = range(4)
+"""Whom an event waits for."""
+
+
+def waits_for(trace: Trace) -> np.ndarray:
+    """For each event NOBODY, LAST, ROOT or SENDER: the rule by which waiting is parted from moving."""
+    op = trace.words("op")
+    until_last = np.isin(op, _UNTIL_LAST) | (np.isin(op, _ROOT_UNTIL_LAST) & is_root(trace))
+    return np.select([until_last, np.isin(op, _UNTIL_ROOT), op == MESSAGES[1]], [LAST, ROOT, SENDER], NOBODY)
+
+
+def is_root(trace: Trace) -> np.ndarray:
+    """For each event whether its rank is the root of the collective."""
+    return trace.events["root"] == rank_in_group(trace)
+
+
 def _ready(trace: Trace, sync: np.ndarray) -> np.ndarray:
     """When what each event depends on is there; 0 where it depends on nothing."""
-    events, op = trace.events, trace.words("op")
-    enter, number = events["enter"], int(sync.max(initial=-1)) + 1
-    is_root = events["root"] == rank_in_group(trace)
+    enter, number = trace.events["enter"], int(sync.max(initial=-1)) + 1
     last, root, sent = np.zeros((3, number), np.int64)
     np.maximum.at(last, sync, enter)
-    np.maximum.at(root, sync[is_root], enter[is_root])
-    sends = op == MESSAGES[0]
+    at_root, sends = is_root(trace), trace.words("op") == MESSAGES[0]
+    np.maximum.at(root, sync[at_root], enter[at_root])
     np.maximum.at(sent, sync[sends], enter[sends])
-    until_last = np.isin(op, _UNTIL_LAST) | (np.isin(op, _ROOT_UNTIL_LAST) & is_root)
-    return np.select([until_last, np.isin(op, _UNTIL_ROOT), op == MESSAGES[1]],
-                     [last[sync], root[sync], sent[sync]], 0)
+    rule = waits_for(trace)
+    return np.select([rule == LAST, rule == ROOT, rule == SENDER], [last[sync], root[sync], sent[sync]], 0)
 
 
 def _spans(trace: Trace, rank: int) -> list[Span]:
