@@ -19,13 +19,22 @@ SECTIONS = {                                              # file and url_path, t
 
 
 def pages() -> dict[str, list]:
-    """The pages whose script exists, by section. The first is where the app opens."""
-    first = next(name for entries in SECTIONS.values() for name, *_ in entries if (VIEWS / f"{name}.py").is_file())
-    return {section: made for section, entries in SECTIONS.items() if (made := [
-        st.Page(VIEWS / f"{name}.py", title=title, icon=icon, url_path=name, default=name == first)
-        for name, title, icon in entries if (VIEWS / f"{name}.py").is_file()])}
+    """The pages whose script exists, by section. The first is where the app opens: Streamlit serves it at `/` alone, so
+    a hidden one at the address it would have leads there."""
+    there = {section: [entry for entry in entries if (VIEWS / f"{entry[0]}.py").is_file()]
+             for section, entries in SECTIONS.items()}
+    first = next(name for entries in there.values() for name, *_ in entries)
+    made = {section: [st.Page(VIEWS / f"{name}.py", title=title, icon=icon, default=name == first,
+                              url_path="home" if name == first else name)
+                      for name, title, icon in entries] for section, entries in there.items() if entries}
+    home = next(iter(made.values()))[0]
+
+    def lead_home() -> None:
+        st.switch_page(home, query_params=st.query_params.to_dict())
+
+    return made | {"": [st.Page(lead_home, title="minitp", url_path=first, visibility="hidden")]}
 
 
-st.set_page_config(page_title="minitp", page_icon=":material/account_tree:", layout="wide")
+st.set_page_config(page_title="minitp", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 state.restore()
 st.navigation(pages()).run()

@@ -128,6 +128,8 @@ def generate(
         values: Annotated[bool, opt("Keep the arrays in the trace, large ones as maxima.", "--values",
                                     panel=RECORD)] = False,
         json: Annotated[bool, opt("Print one JSON object instead of text.", "--json", panel=RECORD)] = False,
+        json_lines: Annotated[bool, opt("Print a JSON object for every token as it comes, and the one of --json last.",
+                                        "--json-lines", panel=RECORD)] = False,
         logits: Annotated[str | None, opt("Write the logits of every prompt position and new token.",
                                           metavar="FILE.npy", panel=RECORD)] = None,
         embedding: EmbeddingOption = Embedding.vocab,
@@ -151,7 +153,8 @@ def generate(
     options = GenerateOptions(
         PromptSource(tuple(prompts or ()), tuple(file or ()), tuple(tokens or ()), chat, ignore_end),
         ModelOptions(model, embedding.value, cut.value, load.value, dtype.value, parallel_block),
-        Sampling(temperature, top_k, top_p, seed), max_tokens, sharded_logits, logits, trace, values, show_comm, json)
+        Sampling(temperature, top_k, top_p, seed), max_tokens, sharded_logits, logits, trace, values, show_comm, json,
+        json_lines)
     on_ranks(lambda group: generate_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
              checked=checked, backend=backend, recorder=options.recorder)
 

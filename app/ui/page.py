@@ -20,6 +20,10 @@ def chart(figure: Any, *, alt: str, rows: list[dict[str, Any]], key: str, pick: 
     With `pick`, a click runs the page again and returns the clicked point's customdata; None where there was none.
     """
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
+    if figure.layout.margin.t is None:
+        figure.update_layout(margin={"t": 32, "b": 32, "l": 8, "r": 8})
+    if figure.layout.legend.orientation is None:                        # below: on a phone it would take half the width
+        figure.update_layout(legend={"orientation": "h", "yanchor": "top", "y": -0.2, "x": 0})
     event: Any = st.plotly_chart(figure, width="stretch", theme="streamlit", alt=alt, key=key,
                                  config={"displaylogo": False}, on_select="rerun" if pick else "ignore",
                                  selection_mode="points")

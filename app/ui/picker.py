@@ -44,6 +44,7 @@ class Upload:
 
 def open_run() -> Opened | None:
     """The run picker, in the sidebar, and the run that was chosen; None once the page says why there is none."""
+    place = st.sidebar.container()                        # above the uploader, which has to be asked first
     _take_upload()
     choices: dict[str, RunFile | Upload] = {run.name: run for run in (*samples(), *listed(runs_folder()))}
     upload: Upload | None = st.session_state.get(_UPLOAD)
@@ -52,8 +53,13 @@ def open_run() -> Opened | None:
     if not choices:
         _nothing_yet()
         return None
-    opened = _open(choices[_choose(choices)])
+    with place:
+        chosen = choices[_choose(choices)]
+    opened = _open(chosen)
     if opened is not None:
+        with place:
+            st.caption(f"{count(opened.trace.run['ranks'], 'rank')} · {count(len(opened.trace), 'event')} · "
+                       f"sha256 {opened.digest}")
         _banners(opened.trace)
     return opened
 
@@ -61,17 +67,16 @@ def open_run() -> Opened | None:
 def _choose(choices: dict[str, RunFile | Upload]) -> str:
     """The name of the chosen run: from the list, from the address, as before, or the first."""
     asked, before = st.query_params.get("run"), st.session_state.get(_CHOSEN)
-    chosen = next((name for name in (asked, before) if name in choices), next(iter(choices)))
     if asked is not None and asked not in choices:
         st.info("The address asks for a run that isn't here (any more). Shown is another one.")
+    chosen = next((name for name in (asked, before) if name in choices), next(iter(choices)))
     st.session_state[_LIST] = chosen
-    st.sidebar.selectbox("Run", list(choices), key=_LIST, format_func=lambda name: _label(choices[name]),
-                         on_change=_changed)
+    st.selectbox("Run", list(choices), key=_LIST, format_func=lambda name: _label(choices[name]),
+                 on_change=_changed)
     _choice_is(chosen)
     shown = choices[chosen]
     if isinstance(shown, Upload):
-        st.sidebar.button("Remove this upload", key="_remove_upload", on_click=_remove_upload,
-                          icon=":material/delete:")
+        st.button("Remove this upload", key="_remove_upload", on_click=_remove_upload, icon=":material/delete:")
     return chosen
 
 
@@ -89,7 +94,8 @@ def _label(choice: RunFile | Upload) -> str:
     if isinstance(choice, Upload):
         return f"Uploaded {plain(choice.name, 60)} ({choice.digest})"
     said = _title(choice.path, choice.modified, choice.size) or plain(choice.name, 60)
-    return f"Sample: {said}" if choice.sample else f"{datetime.fromtimestamp(choice.modified / 1e9):%d %b %H:%M} {said}"
+    when = f"{datetime.fromtimestamp(choice.modified / 1e9):%d %b %H:%M}"
+    return f"Sample: {said}" if choice.sample else f"{said} · {when}"
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
@@ -112,8 +118,6 @@ def _open(choice: RunFile | Upload) -> Opened | None:
     if opened is None:
         page.problem("The uploaded file can't be opened.", choice.error)
         return None
-    st.sidebar.caption(f"{count(opened.trace.run['ranks'], 'rank')} · {count(len(opened.trace), 'event')} · "
-                       f"sha256 {opened.digest}")
     return opened
 
 

@@ -48,7 +48,7 @@ class Messages:
     def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
              chunk: int | None = None) -> None:
         """A copy of `array` to rank `to`, which must `receive` it; may wait until then. Afterwards it may be reused."""
-        host, _ = self._stage(movable(array, "send"))
+        host, _ = self.stage(movable(array, "send"))
         self._message([Half("send", to, host, chunk)], site, reason, plane, state,
                       lambda: self.transport.send(host, to))
 
@@ -68,7 +68,7 @@ class Messages:
         Recorded as a send and a receive. When the send ended can't be told apart, so the receive has the time of both
         and the send is noted at the moment it was handed over.
         """
-        host, _ = self._stage(movable(array, "exchange"))
+        host, _ = self.stage(movable(array, "exchange"))
         into = np.empty(shape, dtype)
         self._message([Half("send", to, host, chunk), Half("receive", source, into, received_chunk)], site, reason,
                       plane, state, lambda: self.transport.exchange(host, to, into, source))
@@ -101,13 +101,13 @@ class Messages:
         self._messages[half.op, half.peer] = number + 1
         return Call(number, half.op, site, name_of(half.host.dtype), half.host.shape)
 
-    def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
+    def stage(self, array: Any) -> tuple[np.ndarray, bool]:
         """(a C-contiguous host array, whether the answer goes back to a device)."""
         if self.arrays.is_device(array):
             return np.ascontiguousarray(self.arrays.to_host(array)).reshape(array.shape), True
         return np.ascontiguousarray(array).reshape(array.shape), False          # (ascontiguousarray makes 0-d 1-d)
 
-    def _unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
+    def unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
         return self.arrays.from_host(array) if on_device and array is not None else array
 
 

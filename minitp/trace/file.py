@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -187,7 +187,7 @@ def _load(path: Path) -> bytes:
         raise FileFormatError(f"it can't be read: {error}") from error
 
 
-def _unpacked(file: BinaryIO, most: int) -> bytes:
+def _unpacked(file: io.BufferedIOBase, most: int) -> bytes:
     """The text in an open file, gunzipped where it is zipped; no more of it than `most` bytes is ever unpacked."""
     try:
         zipped = file.read(2) == b"\x1f\x8b"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from minitp.placement import Placement
-from minitp.trace.schema import MESSAGES
 from minitp.view.header import Words, sequences
 from minitp.view.kept import Kept, KeptArrays
 from minitp.view.packing import Blob, Cells, blocks, scale_of

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from minitp.trace.file import Trace
-from minitp.trace.schema import MESSAGES
 from minitp.trace.summary import crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
 from minitp.trace.wording import plain
-from minitp.view.header import model_of, part, placement_of, sequences, words_of
+from minitp.view.header import model_of, part, placement_of, words_of
 from minitp.view.packing import LONGEST, Strings, base64_of
 from minitp.view.slots import Layouts, Slots
 from minitp.view.steps import Steps

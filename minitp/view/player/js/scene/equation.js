@@ -1,0 +1,115 @@
+// One element of the result, with its true numbers: whose terms they are, and why their sum can't wait.
+
+/** Pieces of a line: [{text, rank?, bold?, muted?}], laid out and wrapped to `width`; returns the height. */
+function piecesInto(parent, kit, pieces, width) {
+  const { look } = kit, line = 30;
+  let x = 0, y = 16;
+  const placed = [];
+  for (const piece of pieces) {
+    const size = piece.muted ? SMALL : LARGE, bold = Boolean(piece.bold);
+    const w = textWidth(piece.text, size, look.font, bold);
+    if (x > 0 && x + w > width) {
+      x = 0;
+      y += line;
+    }
+    const group = svgNode(parent, "g", {});
+    moveTo(group, x, y);
+    const text = svgNode(group, "text", { x: 0, y: 0, "font-size": size, fill: piece.muted ? look.muted : look.ink,
+      ...(bold ? { "font-weight": 600 } : {}) }, piece.text);
+    if (piece.rank !== undefined) {
+      svgNode(group, "rect", { x: 0, y: 4, width: w, height: 3, rx: 1.5, fill: rankHue(piece.rank) });
+      kit.know(group, { kind: "term", rank: piece.rank, slot: "in" }, { plain: true });
+    }
+    placed.push({ ...piece, group, textNode: text });
+    x += w + (piece.gap ?? 6);
+  }
+  return { height: y + 8, placed };
+}
+
+/** The equation strip: {height, frame(moment)}. */
+function equationInto(parent, kit, spec, state, width, index) {
+  const { ranks, sync, look } = kit, values = ranks.map((rank) => termValue(sync, rank, index)), sum = sumValue(sync, index);
+  const symbol = spec.gate?.symbol ?? "y", isSum = spec.gate?.kind === "sum" || spec.gate?.kind === "cut";
+  if (isSum && values.every((value) => value !== null)) {
+    return state.toggle === "before" && sync.slot("act", -1) ? beforeInto(parent, kit, symbol, width)
+      : sumInto(parent, kit, spec, symbol, values, sum, width, index);
+  }
+  return sentenceInto(parent, kit, [spec.says ?? sync.reason], width, look);
+}
+
+function sumInto(parent, kit, spec, symbol, values, sum, width, index) {
+  const { ranks, sync } = kit, decimals = spec.decimals, broken = Boolean(sync.broken), pieces = [];
+  pieces.push({ text: `${symbol}[${index}]`, bold: true }, { text: "=" });
+  ranks.forEach((rank, i) => {
+    if (i) pieces.push({ text: broken ? "or" : "+" });
+    pieces.push({ text: numberWords(values[rank], decimals), rank, term: rank, bold: true });
+  });
+  const rounded = (v) => Number(v.toFixed(decimals));
+  if (!broken && sum !== null) {
+    const same = Math.abs(values.reduce((a, v) => a + rounded(v), 0) - rounded(sum)) < 0.5 * 10 ** -decimals;
+    pieces.push({ text: same ? "=" : "≈" }, { text: numberWords(sum, decimals), bold: true, total: true });
+  }
+  const line = piecesInto(parent, kit, pieces, width);
+  const words = svgNode(parent, "g", {});
+  moveTo(words, 0, line.height + 2);
+  const texts = [0, 1].map((i) => svgNode(words, "text", { x: 0, y: 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
+  return {
+    height: line.height + 36,
+    frame(moment) {
+      for (const piece of line.placed) {
+        if (piece.term !== undefined) {
+          putText(piece.textNode, moment.ranks[piece.term].arrived ? piece.text : "?");
+        } else if (piece.total) putText(piece.textNode, moment.combine >= 0.6 ? piece.text : "?");
+      }
+      const lines = wrapText(gateSentence(kit, spec, moment), width, SMALL, kit.look.font).slice(0, 2);
+      texts.forEach((text, i) => putText(text, lines[i] ?? ""));
+    },
+  };
+}
+
+/** act(a) + act(b) ≠ act(a + b), with the numbers of this sync. */
+function beforeInto(parent, kit, symbol, width) {
+  const { ranks, sync, config } = kit, act = sync.slot("act", -1), p = ranks.length, name = activationWord(config.activation);
+  const list = Array.from({ length: p + 2 }, (_, i) => act.at(0, i)), decimals = decimalsFor(list);
+  const terms = ranks.map((rank) => termValue(sync, rank, 0)), inner = decimalsFor(terms);
+  const pieces = [{ text: "act before the sum:", muted: true }];
+  ranks.forEach((rank, i) => {
+    if (i) pieces.push({ text: "+" });
+    pieces.push({ text: `${name}(${numberWords(terms[rank], inner)})`, rank, bold: true });
+  });
+  pieces.push({ text: "=" }, { text: numberWords(list[p], decimals), bold: true }, { text: "≠" },
+    { text: `${name}(${numberWords(sumValue(sync, 0), inner)})`, bold: true }, { text: "=" },
+    { text: numberWords(list[p + 1], decimals), bold: true }, { text: ": act after the sum", muted: true });
+  const line = piecesInto(parent, kit, pieces, width);
+  const words = svgNode(parent, "g", {});
+  moveTo(words, 0, line.height + 2);
+  const lines = wrapText(`${name} bends: the ${name} of a sum is not the sum of the ${name}s. What is next for ${symbol} bends too `
+    + "(norm, activation), so the sum can't wait until later: that is why the ranks meet here.", width, SMALL,
+    kit.look.font).slice(0, 2);
+  lines.forEach((text, i) => svgNode(words, "text", { x: 0, y: 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, text));
+  return { height: line.height + 36, frame() {} };
+}
+
+function sentenceInto(parent, kit, lines, width) {
+  const texts = [0, 1, 2].map((i) => svgNode(parent, "text", { x: 0, y: 14 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
+  return { height: 56, frame(moment) {
+    const wrapped = lines.flatMap((line) => wrapText(line, width, SMALL, kit.look.font)).slice(0, 3);
+    texts.forEach((text, i) => putText(text, wrapped[i] ?? ""));
+  } };
+}
+
+/** Who waits for whom, and for what. */
+function gateSentence(kit, spec, moment) {
+  const { sync, ranks } = kit;
+  if (sync.broken) return "The sum is skipped on purpose: each rank takes its own partial for the whole, so from here on "
+    + "the ranks hold different numbers and the text goes wrong.";
+  if (ranks.length === 1) return "One rank holds everything: there is nothing to add and nobody to wait for.";
+  const missing = ranks.filter((rank) => moment.ranks[rank].there && !moment.ranks[rank].arrived);
+  if (moment.phase <= ARRIVING && missing.length) {
+    const who = missing.length === 1 ? `rank ${missing[0]} is still computing`
+      : `ranks ${missing.slice(0, -1).join(", ")} and ${missing.at(-1)} are still computing`;
+    return `Nobody can go on${spec.feeds ? ` to ${spec.feeds}` : ""}: every rank needs the complete sum, and ${who}.`;
+  }
+  if (moment.phase <= COMBINE) return `All are here. ${kit.sync.payload} B is the payload: the size of the whole array.`;
+  return `Now every rank holds the same whole ${spec.gate.symbol}${spec.feeds ? `; it feeds: ${spec.feeds}` : ""}.`;
+}
