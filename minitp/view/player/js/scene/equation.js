@@ -132,8 +132,8 @@ function gateSentence(kit, spec, moment) {
   if (ranks.length === 1) return "One rank holds everything: there is nothing to add and nobody to wait for.";
   const missing = ranks.filter((rank) => moment.ranks[rank].there && !moment.ranks[rank].arrived);
   if (moment.phase <= ARRIVING && missing.length) {
-    const who = missing.length === 1 ? `rank ${missing[0]} is still computing`
-      : `ranks ${missing.slice(0, -1).join(", ")} and ${missing.at(-1)} are still computing`;
+    const who = missing.length === moment.needed ? "all are still computing" : missing.length === 1 ? `rank ${missing[0]} is still computing`
+      : `ranks ${listWords(missing.map(String))} are still computing`;
     return `Nobody can go on${spec.feeds ? ` to ${spec.feeds}` : ""}: every rank needs the complete sum, and ${who}.`;
   }
   if (moment.phase <= COMBINE) return `All are here. ${kit.sync.payload} B is the payload: the size of the whole array.`;
