@@ -42,7 +42,8 @@ function heatPicture(key, array, hue, largest, paper, dashes = true) {
 }
 
 /** An array seen the other way round: stored (out, in) is drawn as Wᵀ, (in, out), where a column cut looks like columns. */
-const transposed = (array) => ({ ...array, rows: array.cols, cols: array.rows, at: (i, j) => array.at(j, i) });
+const transposed = (array) => ({ ...array, rows: array.cols, cols: array.rows,
+  at: array.at && ((i, j) => array.at(j, i)) });
 
 /** Rows `from` to `to` of an array. */
-const rowsOf = (array, from, to) => ({ ...array, rows: to - from, at: (i, j) => array.at(i + from, j) });
+const rowsOf = (array, from, to) => ({ ...array, rows: to - from, at: array.at && ((i, j) => array.at(i + from, j)) });

@@ -10,7 +10,7 @@ function wideLayout(spec, level, width, ranks) {
   let need = level.gutter + columns.reduce((a, b) => a + b, 0) + lead * (columns.length - 1) + EDGE + GRID;
   if (spec.gate) need += lead * 2 + level.gate + result + (spec.feeds ? feedsWidth + GRID : 0);
   const gap = lead + (fan ? 0 : Math.max(0, Math.min(level.name === "grand" ? 160 : 40, (width - need) / gaps)));
-  const gateWidth = fan ? Math.max(level.gate, Math.min(480, width - need)) : level.gate;
+  const gateWidth = fan ? Math.max(level.gate, Math.min(720, width - need)) : level.gate;
   let x = level.gutter;
   const placed = columns.map((w) => {
     const at = { x, w };

@@ -77,7 +77,7 @@ function genericScene(kit) {
     stages: 1,
     columns: [{ id: "in", symbol: "goes in", focus: "partial", shape: shapeWords(sync.shape), state: sync.before || "",
       lanes: ranks.map((rank) => (sync.times[rank]?.present ? shown("in", rank, before, { stage: 0, kind: "term" })
-        : wordsBlock(kit, { text: "takes no part", state: "empty", rank, width: 88, height: 24, muted: true }))) }],
+        : wordsBlock(kit, { text: "takes no part", state: "empty", rank, width: 112, height: 24, muted: true }))) }],
     gate: { kind, symbol: "y", word: opKind(sync.op), states: { before, after }, to: ranks.filter(receives) },
     result: { id: "result", symbol: "comes out", focus: "result", shape: "", state: sync.after || "",
       lanes: ranks.map((rank) => stackOf([receives(rank) ? shown("out", rank, after, { when: (at) => at.release })

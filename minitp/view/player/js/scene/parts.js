@@ -3,8 +3,8 @@
 const tokensOf = (kit) => (kit.sync.shape.length > 1 ? kit.sync.shape.at(-2) : 1);
 
 function xColumn(kit, o = {}) {
-  const { ranks, config } = kit, state = o.state ?? "whole";
-  return { id: "x", symbol: o.symbol ?? "x", shape: o.shape ?? `${o.tokens ?? tokensOf(kit)} × ${config.hidden}`,
+  const { ranks, config } = kit, state = o.state ?? "whole", tokens = o.tokens ?? tokensOf(kit), shown = kit.slot("x", 0)?.rows ?? tokens;
+  return { id: "x", symbol: o.symbol ?? "x", shape: o.shape ?? `${tokens} × ${config.hidden}${shown < tokens ? ", last row" : ""}`,
     state: o.words ?? "whole: after the norm", focus: "x",
     lanes: ranks.map((rank) => kit.vec(o.slot ?? "x", rank, { state, stage: 0, symbol: o.symbol ?? "x" })) };
 }
