@@ -157,7 +157,6 @@ function stackOf(blocks, gap = 8, beside = false) {
         b.build(b.holder);
       });
     },
-    frame(at) { for (const b of list) b.frame(at); },
   };
 }
 
