@@ -38,9 +38,9 @@ def here() -> list[view.Entry] | None:
     prompt = left.text_input("Prompt", key="compare_prompt", max_chars=LONGEST,
                              help="the tiny model reads bytes: its text means nothing, its numbers are real")
     tokens = right.slider("New tokens", 1, 32, key="compare_tokens")
-    st.caption(f"The bundled model, with random weights, on {', '.join(map(str, RANKS))} ranks that are threads of this "
-               "process; the logits of every position are kept and compared. For a model that writes text, start the "
-               "same prompt on several numbers of ranks on the Run page, and compare those runs here.")
+    st.caption(f"The bundled model, with random weights, on {', '.join(map(str, RANKS))} ranks that are threads of "
+               "this process; the logits of every position are kept and compared. For a model that writes text, start "
+               "the same prompt on several numbers of ranks on the Run page, and compare those runs here.")
     if Path(__file__).with_name("run.py").is_file():
         st.page_link("views/run.py", label="Start runs of SmolLM2 on the Run page", icon=":material/rocket_launch:")
     if not prompt:
@@ -80,29 +80,35 @@ def show(entries: list[view.Entry]) -> None:
     st.subheader("The same?", anchor=False)
     wrong = any(entry.differs not in (None, -1) for entry in entries)
     (st.error if wrong else st.success)(page.escaped(view.verdict(entries)))
-    rows = [row_of(entry) for entry in entries]
-    page.table(rows, key="compare_rows")
+    page.table([row_of(entry) for entry in entries], key="compare_rows")
     st.subheader("Time and memory", anchor=False)
-    lines = view.why_slower(entries)
     left, right = st.columns(2)
     with left:
-        page.chart(times_figure(entries, ink=page.ink()), rows=rows, key="compare_times",
-                   alt="Stacked bars, one per run: computing, waiting and moving of a token, mean over the ranks.")
+        page.chart(times_figure(entries, ink=page.ink()), rows=[time_of(entry) for entry in entries],
+                   key="compare_times", alt="Stacked bars, one per run: computing, waiting and moving of a token, mean "
+                                            "over the ranks.")
     with right:
-        page.chart(memory_figure(entries), rows=rows, key="compare_memory",
+        page.chart(memory_figure(entries), key="compare_memory",
+                   rows=[{"ranks": entry.ranks, "weights per rank": memory(entry.memory)} for entry in entries],
                    alt="Bars, one per run: bytes of weights on the fullest rank.")
-    st.markdown("\n".join(f"- {page.escaped(line)}" for line in lines))
+    st.markdown("\n".join(f"- {page.escaped(line)}" for line in view.why_slower(entries)))
 
 
 def row_of(entry: view.Entry) -> dict[str, str]:
     same = {None: "not known", -1: "✓"}.get(entry.differs, f"✗ from token {entry.differs}")
     return {
         "ranks": f"{entry.ranks:,}", "world": entry.world, "run": entry.name, "same tokens": same,
-        "largest difference of a logit": "not kept" if entry.logits is None else f"{entry.logits:.2g}",
-        "time per token": duration(entry.time) if entry.is_speed else f"{duration(entry.time)} (threads: no speed)",
-        "weights per rank": memory(entry.memory), "sync points per token": f"{entry.sync_points:,}",
-        **{kind: share(getattr(entry, kind), entry.parts) for kind in ("computing", "waiting", "moving")},
-        "cores": "not known" if entry.cores is None else f"{entry.cores:,}"}
+        "logits differ by": "not kept" if entry.logits is None else f"{entry.logits:.2g}",
+        "time per token": duration(entry.time) + ("" if entry.is_speed else " (no speed)"),
+        "weights per rank": memory(entry.memory), "syncs per token": f"{entry.sync_points:,}",
+        "waiting": share(entry.waiting, entry.parts)}
+
+
+def time_of(entry: view.Entry) -> dict[str, str]:
+    return {"ranks": f"{entry.ranks:,}", "world": entry.world, "time per token": duration(entry.time),
+            **{kind: f"{duration(getattr(entry, kind))} ({share(getattr(entry, kind), entry.parts)})"
+               for kind in ("computing", "waiting", "moving")},
+            "cores": "not known" if entry.cores is None else f"{entry.cores:,}"}
 
 
 def memory(held: tuple[int, int] | None) -> str:

@@ -25,25 +25,22 @@ def times_figure(entries: Sequence[Entry], *, ink: str = INK["light"]) -> go.Fig
                        hoverinfo="text")
     laid_out(figure, 320, barmode="stack")
     figure.update_xaxes(title="ranks", type="category", fixedrange=True)
-    figure.update_yaxes(title="% of a token's time" if shares else f"{unit} per token", rangemode="tozero",
-                        fixedrange=True)
+    figure.update_yaxes(title="% of a token's time" if shares else f"{unit} per token", rangemode="tozero")
     return figure
 
 
 def memory_figure(entries: Sequence[Entry]) -> go.Figure:
-    """Weights on the fullest rank, and what the emptiest holds less."""
+    """Weights on the fullest rank."""
     known = [entry for entry in entries if entry.memory is not None]
     held = [entry.memory or (0, 0) for entry in known]
     factor, unit = next(((f, u) for f, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
                          if max((most for _, most in held), default=0) >= f), (1, "B"))
     figure = go.Figure(go.Bar(
         x=_names(known), y=[most / factor for _, most in held], marker={"color": GREY}, hoverinfo="text",
-        hovertext=[f"{size(most)} on the fullest rank, {size(least)} on the emptiest" for least, most in held],
-        error_y={"type": "data", "symmetric": False, "array": [0] * len(held), "color": GREY,
-                 "arrayminus": [(most - least) / factor for least, most in held]}))
-    laid_out(figure, 280)
+        hovertext=[f"{size(most)} on the fullest rank, {size(least)} on the emptiest" for least, most in held]))
+    laid_out(figure, 320)
     figure.update_xaxes(title="ranks", type="category", fixedrange=True)
-    figure.update_yaxes(title=f"{unit} of weights per rank", rangemode="tozero", fixedrange=True)
+    figure.update_yaxes(title=f"{unit} of weights, fullest rank", rangemode="tozero")
     return figure
 
 

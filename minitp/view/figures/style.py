@@ -30,11 +30,13 @@ def marker(kind: int, color: str, ink: str) -> dict[str, Any]:
     return {"color": color, "line": {"width": 0}} | ({"pattern": pattern} if kind == WAITING else {})
 
 
-def laid_out(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
-    """The common layout: legend below, so that it fits on a phone; narrow margins; room for names."""
-    figure.update_layout(height=height, margin={"l": 8, "r": 8, "t": 24, "b": 8}, dragmode="pan", bargap=0.25,
-                         legend={"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
-                         hoverlabel={"align": "left"}, **layout)
-    figure.update_xaxes(automargin=True)
-    figure.update_yaxes(automargin=True)
+def laid_out(figure: go.Figure, height: int, *, legend: int = 1, **layout: Any) -> go.Figure:
+    """The common layout of a figure of `height` px: narrow margins, and below the axis the legend, which on a phone
+    takes up to `legend` lines."""
+    figure.update_layout(height=height + 24 * legend, margin={"l": 8, "r": 8, "t": 28, "b": 56 + 24 * legend},
+                         dragmode="zoom", bargap=0.25, hoverlabel={"align": "left"}, **layout)
+    figure.update_layout(legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "xref": "container",
+                                 "x": 0.01, "xanchor": "left", "traceorder": "normal"})
+    figure.update_xaxes(automargin=False, title_standoff=8)
+    figure.update_yaxes(automargin=True, fixedrange=True)
     return figure
