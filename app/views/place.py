@@ -70,7 +70,7 @@ def show(plan: CutPlan, usual: CutPlan) -> None:
                 times = f", {plan.repeats(part)} times" if plan.repeats(part) > 1 else ""
                 st.markdown(f"**{TITLES[part]}**{times}")
                 drawn = rows(plan, part)
-                page.chart(chain_figure(drawn), alt=description(drawn), key=f"cut chain {part}",
+                page.chart(chain_figure(drawn, page.ink()), alt=description(drawn), key=f"cut chain {part}",
                            rows=[row for row in table(plan) if row["part"] == TITLES[part]])
     with st.expander("Rank by rank"):
         page.table(share_rows(plan), key="cut shares")

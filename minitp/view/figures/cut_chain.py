@@ -20,8 +20,8 @@ LOOKS = {"whole": (1, "solid", 0.3), "shard": (2.5, "solid", 0.85), "partial": (
 """State → width and dash of the edge, opacity of what is filled."""
 
 
-def chain_figure(rows: Sequence[Row]) -> go.Figure:
-    """The chain as a figure whose height fits its rows; it takes any width."""
+def chain_figure(rows: Sequence[Row], ink: str = GREY) -> go.Figure:
+    """The chain as a figure whose height fits its rows; it takes any width. Syncs are drawn in `ink`."""
     ranks, top = len(rows[0].spans), float(HEAD)
     texts = [_text((rank + 0.5) / ranks, HEAD / 2, f"rank {rank}" if ranks <= 4 else f"{rank}", size=11)
              for rank in range(ranks)]
@@ -34,7 +34,7 @@ def chain_figure(rows: Sequence[Row]) -> go.Figure:
             boxes += _cells(row, top + 26, bottom - 6)
         elif row.kind == "sync":
             texts.append(_text(0.5, middle, f"<b>{row.text}</b>, {row.detail}", size=13))
-            boxes.append(_box(0, 1, top + 6, bottom - 6, color=GREY, line=2, fill=with_opacity(GREY, 0.18)))
+            boxes.append(_box(0, 1, top + 6, bottom - 6, color=ink, line=2, fill=with_opacity(ink, 0.12)))
         else:
             texts.append(_text(0.5, middle, f"<i>{row.text}</i>" if row.kind == "slice" else f"↓ {row.text}", size=12))
         top = bottom
