@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minitp.arrays import NUMPY, Arrays
+from minitp.comm.caller import caller
 from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
-from minitp.comm.messages import Messages, caller, name_of
+from minitp.comm.messages import Messages, name_of
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
 from minitp.comm.states import state_names

@@ -3,16 +3,15 @@
 A send may wait until it is received. Where both sides send at once (rings, doubling) that would be for ever, so
 `exchange` does both in one call, as MPI's Sendrecv does.
 """
-import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minitp.arrays import Arrays
+from minitp.comm.caller import caller
 from minitp.comm.checks import movable
 from minitp.comm.states import WHOLE, State
 from minitp.comm.transport import Call, Transport
@@ -20,7 +19,6 @@ from minitp.errors import CollectiveError
 from minitp.trace.recorder import Recorder
 
 name_of = cache(str)             # of a dtype: NumPy takes several µs to spell one
-_OWN_FILES = {__file__, str(Path(__file__).with_name("communicator.py"))}
 
 
 class Half(NamedTuple):
@@ -109,11 +107,3 @@ class Messages:
 
     def unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
         return self.arrays.from_host(array) if on_device and array is not None else array
-
-
-def caller() -> str:
-    """The line of code that called the collective: the first frame outside the communicator."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename in _OWN_FILES:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
