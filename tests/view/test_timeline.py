@@ -116,7 +116,9 @@ def test_a_click_finds_its_place_in_watch(real):
     steps = Steps.of(real.timeline)
     chosen = int(np.flatnonzero(real.trace.where(rank=1, plane="data", phase="decode", step=2))[0])
     number, sync = view.place_in_watch(steps, chosen)
-    assert number == 3 and chosen in steps.cell[sync]
+    assert number == 3 and sync == 0                               # the first data event of that token
+    assert chosen in steps.cell[steps.passes.first[number] + sync]
+    assert view.place_in_watch(steps, chosen + 1) == (3, 1)
     assert view.place_in_watch(steps, -5) == (0, 0)
 
 
