@@ -24,6 +24,7 @@ app.add_typer(models_app, name="models")
 app.add_typer(trace_app, name="trace")
 MORE = "More"
 DRAW, CUT, RECORD, SAFETY = "How tokens are drawn", "How the model is cut", "What is on record", "Safety"
+FAULT = "What goes wrong on purpose"
 
 
 class World(StrEnum):
@@ -97,14 +98,14 @@ def top(show_version: Annotated[bool, typer.Option("--version", callback=version
 
 def on_ranks(body: "Callable[[Communicator], Any]", ranks: int | None, world: World, *, deadline: float = 300.0,
              timeout: float | None = None, checked: bool | None = None, backend: Backend = Backend.numpy,
-             recorder: Callable[[int], Any] | None = None) -> list[Any]:
+             recorder: Callable[[int], Any] | None = None, kind: "type[Communicator] | None" = None) -> list[Any]:
     """Run `body` on every rank: of this MPI job, of a new one (then this process passes its output on), or threads."""
     from minitp.launcher import launch, relaunch
     code = relaunch(sys.argv[1:], ranks, world.value, timeout=timeout)
     if code is not None:
         raise typer.Exit(code)
     return launch(body, ranks, world=world.value, deadline=deadline, run_deadline=timeout, recorder=recorder,
-                  checked=checked, arrays=backend.value)
+                  checked=checked, arrays=backend.value, kind=kind)
 
 
 @app.command()
@@ -127,6 +128,9 @@ def generate(
         trace: Annotated[str | None, opt("Write the record of every collective.", metavar="FILE", panel=RECORD)] = None,
         values: Annotated[bool, opt("Keep the arrays in the trace, large ones as maxima.", "--values",
                                     panel=RECORD)] = False,
+        breaks: Annotated[list[str] | None, opt("Skip the all-reduce at a site on purpose: layers.3.mlp.down, "
+                                                "'*.mlp.down'. Every rank takes its partial sum for the whole.",
+                                                "--break", metavar="SITE", panel=FAULT)] = None,
         json: Annotated[bool, opt("Print one JSON object instead of text.", "--json", panel=RECORD)] = False,
         json_lines: Annotated[bool, opt("Print a JSON object for every token as it comes, and the one of --json last.",
                                         "--json-lines", panel=RECORD)] = False,
@@ -154,9 +158,9 @@ def generate(
         PromptSource(tuple(prompts or ()), tuple(file or ()), tuple(tokens or ()), chat, ignore_end),
         ModelOptions(model, embedding.value, cut.value, load.value, dtype.value, parallel_block),
         Sampling(temperature, top_k, top_p, seed), max_tokens, sharded_logits, logits, trace, values, show_comm, json,
-        json_lines)
+        json_lines, tuple(breaks or ()))
     on_ranks(lambda group: generate_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
-             checked=checked, backend=backend, recorder=options.recorder)
+             checked=checked, backend=backend, recorder=options.recorder, kind=options.communicator)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True,

@@ -17,7 +17,7 @@ from minitp.config import ModelConfig, RotaryConfig
 class Observer(Protocol):
     """Who wants to see a layer's inner arrays: the backward pass, or the recorder's values."""
 
-    def save(self, site: str, arrays: Mapping[str, Any]) -> None: ...
+    def save(self, site: str, arrays: Mapping[str, Any], ctx: "Context") -> None: ...
 
 
 class KVCache:
@@ -77,7 +77,7 @@ class Context:
     def save(self, site: str, **arrays: Any) -> None:
         """Leave a layer's inner arrays for whoever observes this pass."""
         if self.observer is not None:
-            self.observer.save(site, arrays)
+            self.observer.save(site, arrays, self)
 
 
 def plan_pass(config: ModelConfig, positions: Int[np.ndarray, "B T"], *, dtype: Any = np.float32,

@@ -76,7 +76,10 @@ class Generation:
     def __init__(self, model: Transformer, weights: dict[str, Any], request: Request, *, dtype: Any = np.float32,
                  arrays: Arrays = NUMPY, observer: Observer | None = None):
         request.check(model.config.vocab, model.config.positions)
-        self.model, self.weights, self.request, self.observer = model, weights, request, observer
+        self.model, self.weights, self.request = model, weights, request
+        recorder = model.group.recorder
+        self.observer = observer if observer is not None else recorder.observer()
+        recorder.row = len(request.prompts[0]) - 1               # the token whose arrays a trace with values keeps
         self.dtype, self.arrays = np.dtype(dtype), arrays
         self.lengths = np.array([len(prompt) for prompt in request.prompts])
         self.tokens: list[list[int]] = [[] for _ in request.prompts]

@@ -62,7 +62,7 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
     weights: Weights = {}
     arrays, homes = group.arrays, _homes(placement, group.rank)
     done, total = 0, placement.elements(group.rank) * np.dtype(dtype).itemsize
-    with group.recorder.mark("load"):
+    with group.recorder.mark("load"), group.recorder.without_values():
         for parameter in placement.parameters:                           # table order: that of the events
             array, rows = homes[parameter.name]
             if array.name not in weights:
@@ -75,6 +75,10 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
             done += piece.nbytes
             if progress is not None:
                 progress(done, total)
+    for parameter in placement.parameters:
+        if len(parameter.shape) == 2:
+            array, rows = homes[parameter.name]
+            group.recorder.keep_weight(parameter.name, weights[array.name][rows], arrays)
     return weights
 
 

@@ -215,7 +215,7 @@ def test_float32_is_close_to_float64():
         def __init__(self):
             self.x = []
 
-        def save(self, site, arrays):
+        def save(self, site, arrays, ctx):
             if site.endswith("attention_norm"):
                 self.x.append(np.array(arrays["x"], np.float64))
 

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minitp.arrays import NUMPY, Arrays
+from minitp.comm.caller import caller
 from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
-from minitp.comm.messages import Messages, caller, name_of
+from minitp.comm.messages import Messages, name_of
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
 from minitp.comm.states import state_names
@@ -54,33 +55,33 @@ class Communicator(Messages):
     def all_reduce(self, partial: Partial, *, site: str, reason: str, plane: str = "data") -> Any:
         """partial → whole: every rank gets the sum."""
         array, owned = summable(partial, "all_reduce").consume(self)
-        host, on_device = self._stage(array)
+        host, on_device = self.stage(array)
         total = self._run("all_reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
                           lambda: self.transport.all_reduce(host, in_place=owned or on_device), before=host)
-        return self._unstage(total, on_device)
+        return self.unstage(total, on_device)
 
     def reduce_scatter(self, partial: Partial, *, axis: int, cut: Cut, site: str, reason: str,
                        plane: str = "data") -> Any:
         """partial → shard(axis): every rank gets its slice of the sum."""
         axis = cut_axis("reduce_scatter", site, summable(partial, "reduce_scatter").shape, axis, cut, self.size, None)
         array, _ = partial.consume(self)
-        host, on_device = self._stage(array)
+        host, on_device = self.stage(array)
         pieces = axis_pieces(host.shape, axis, cut)
         shape = shape_of(host.shape, pieces[self.rank])
         counts = [prod(shape_of(host.shape, piece)) for piece in pieces]
         mine = self._run("reduce_scatter", site, reason, plane, host.shape, host.dtype, host.nbytes,
                          lambda: self.transport.reduce_scatter(pack(host, pieces), counts).reshape(shape),
                          axis=axis - host.ndim, before=host)
-        return self._unstage(mine, on_device)
+        return self.unstage(mine, on_device)
 
     def reduce(self, partial: Partial, *, root: int = 0, site: str, reason: str, plane: str = "data") -> Any:
         """partial → on root: the root gets the sum, the others None."""
         check_root("reduce", site, root, self.size)
         array, _ = summable(partial, "reduce").consume(self)
-        host, on_device = self._stage(array)
+        host, on_device = self.stage(array)
         total = self._run("reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
                           lambda: self.transport.reduce(host, root), root=root, before=host)
-        return self._unstage(total, on_device)
+        return self.unstage(total, on_device)
 
     # --- shard → whole, shard, on root ---------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ class Communicator(Messages):
         return self._gather("gather", shard, axis, cut, site, reason, plane, root)
 
     def _gather(self, op: str, shard: Any, axis: int, cut: Cut, site: str, reason: str, plane: str, root: int | None):
-        host, on_device = self._stage(movable(shard, op))
+        host, on_device = self.stage(movable(shard, op))
         if root is not None:
             check_root(op, site, root, self.size)
         axis = cut_axis(op, site, host.shape, axis, cut, self.size, self.rank)
@@ -110,12 +111,12 @@ class Communicator(Messages):
 
         gathered = self._run(op, site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize, move,
                              axis=axis - len(whole), root=root, before=host)
-        return self._unstage(gathered, on_device)
+        return self.unstage(gathered, on_device)
 
     def all_to_all(self, shard: Any, *, axis: int, cut: Cut, to_axis: int, to_cut: Cut, site: str, reason: str,
                    plane: str = "data") -> Any:
         """shard(axis) → shard(to_axis): every rank sends each other rank the part it will hold."""
-        host, on_device = self._stage(movable(shard, "all_to_all"))
+        host, on_device = self.stage(movable(shard, "all_to_all"))
         axis = cut_axis("all_to_all", site, host.shape, axis, cut, self.size, self.rank)
         to_axis = cut_axis("all_to_all", site, host.shape, to_axis, to_cut, self.size, None)
         if axis == to_axis:
@@ -129,7 +130,7 @@ class Communicator(Messages):
         moved = self._run("all_to_all", site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize,
                           lambda: unpack(self.transport.all_to_all(pack(host, outgoing), *sizes), target, incoming),
                           axis=axis - host.ndim, to_axis=to_axis - host.ndim, before=host)
-        return self._unstage(moved, on_device)
+        return self.unstage(moved, on_device)
 
     # --- on root → shard, whole ----------------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class Communicator(Messages):
         counts = [prod(shape_of(shape, piece)) for piece in pieces]
         packed = None
         if self.rank == root:
-            host, _ = self._stage(movable(array, "scatter"))
+            host, _ = self.stage(movable(array, "scatter"))
             if host.shape != tuple(shape) or host.dtype != dtype:
                 raise CollectiveError(f"scatter at {site}: the root holds {host.shape} {host.dtype}, "
                                       f"announced was {tuple(shape)} {dtype}")
@@ -167,7 +168,7 @@ class Communicator(Messages):
         """The host's half of it; a control message needs no more."""
         check_root("broadcast", site, root, self.size)
         if self.rank == root:
-            host, _ = self._stage(movable(array, "broadcast"))
+            host, _ = self.stage(movable(array, "broadcast"))
             if host.shape != shape or host.dtype != dtype:
                 raise CollectiveError(f"broadcast at {site}: the root holds {host.shape} {host.dtype}, "
                                       f"announced was {shape} {dtype}")

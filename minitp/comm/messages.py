@@ -3,16 +3,15 @@
 A send may wait until it is received. Where both sides send at once (rings, doubling) that would be for ever, so
 `exchange` does both in one call, as MPI's Sendrecv does.
 """
-import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minitp.arrays import Arrays
+from minitp.comm.caller import caller
 from minitp.comm.checks import movable
 from minitp.comm.states import WHOLE, State
 from minitp.comm.transport import Call, Transport
@@ -20,7 +19,6 @@ from minitp.errors import CollectiveError
 from minitp.trace.recorder import Recorder
 
 name_of = cache(str)             # of a dtype: NumPy takes several µs to spell one
-_OWN_FILES = {__file__, str(Path(__file__).with_name("communicator.py"))}
 
 
 class Half(NamedTuple):
@@ -48,7 +46,7 @@ class Messages:
     def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
              chunk: int | None = None) -> None:
         """A copy of `array` to rank `to`, which must `receive` it; may wait until then. Afterwards it may be reused."""
-        host, _ = self._stage(movable(array, "send"))
+        host, _ = self.stage(movable(array, "send"))
         self._message([Half("send", to, host, chunk)], site, reason, plane, state,
                       lambda: self.transport.send(host, to))
 
@@ -68,7 +66,7 @@ class Messages:
         Recorded as a send and a receive. When the send ended can't be told apart, so the receive has the time of both
         and the send is noted at the moment it was handed over.
         """
-        host, _ = self._stage(movable(array, "exchange"))
+        host, _ = self.stage(movable(array, "exchange"))
         into = np.empty(shape, dtype)
         self._message([Half("send", to, host, chunk), Half("receive", source, into, received_chunk)], site, reason,
                       plane, state, lambda: self.transport.exchange(host, to, into, source))
@@ -101,19 +99,11 @@ class Messages:
         self._messages[half.op, half.peer] = number + 1
         return Call(number, half.op, site, name_of(half.host.dtype), half.host.shape)
 
-    def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
+    def stage(self, array: Any) -> tuple[np.ndarray, bool]:
         """(a C-contiguous host array, whether the answer goes back to a device)."""
         if self.arrays.is_device(array):
             return np.ascontiguousarray(self.arrays.to_host(array)).reshape(array.shape), True
         return np.ascontiguousarray(array).reshape(array.shape), False          # (ascontiguousarray makes 0-d 1-d)
 
-    def _unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
+    def unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
         return self.arrays.from_host(array) if on_device and array is not None else array
-
-
-def caller() -> str:
-    """The line of code that called the collective: the first frame outside the communicator."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename in _OWN_FILES:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -2,13 +2,15 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from minitp.comm import Communicator
+from minitp.comm.broken import BrokenCommunicator
 from minitp.commands.json_lines import JsonLines
 from minitp.commands.prompts import PromptSource
 from minitp.commands.session import ModelOptions, Session, open_generation
@@ -19,6 +21,10 @@ from minitp.generate import Generation, Request
 from minitp.sampling import Sampling
 from minitp.trace.predict import GenerationPlan
 from minitp.trace.recorder import Recorder
+from minitp.trace.wording import sites_in_words
+
+if TYPE_CHECKING:
+    from minitp.tokenizer import ByteTokenizer
 
 
 @dataclass(frozen=True)
@@ -35,10 +41,16 @@ class GenerateOptions:
     show_comm: bool = False
     as_json: bool = False
     json_lines: bool = False
+    breaks: tuple[str, ...] = ()         # sites whose all-reduce is skipped on purpose
 
     def __post_init__(self):
         if is_first_rank():                # only rank 0 writes; another may be on a machine without that folder
             check_targets({"--logits": self.logits, "--trace": self.trace})
+
+    @property
+    def communicator(self) -> type[Communicator]:
+        """The class of the ranks' communicators."""
+        return BrokenCommunicator if self.breaks else Communicator
 
     def recorder(self, rank: int) -> Recorder:
         """Rank r's recorder; rank 0's also shows its events live where that is wanted."""
@@ -65,7 +77,7 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
     if options.trace or options.show_comm:
         align_clocks(group)
     session, request = open_generation(
-        group, options.model, options.prompts, max_tokens=options.max_tokens, sampling=options.sampling,
+        group, options.model, options.prompts, options.breaks, max_tokens=options.max_tokens, sampling=options.sampling,
         gathered=not options.sharded_logits, keep_logits=options.logits is not None)
     generation = Generation(session.model, session.weights, request, dtype=np.dtype(options.model.dtype),
                             arrays=group.arrays)
@@ -144,7 +156,7 @@ def result_row(session: Session, generation: Generation, times: list[float], tex
     tokens_per_second  of the tokens after the first
     """
     events = session.group.recorder.events
-    syncs = sum(event.plane == "data" and event.phase != "load" for event in events)
+    syncs = sum(event.plane == "data" and event.phase != "load" and not event.broken for event in events)
     decoding = times[-1] - times[1] if len(times) > 2 else None
     decoded = sum(len(row) for row in generation.tokens) - len(generation.tokens)
 
@@ -159,7 +171,7 @@ def result_row(session: Session, generation: Generation, times: list[float], tex
         "smallest_gap": each([gap if np.isfinite(gap) else None for gap in generation.gaps]),
         "prefill_seconds": times[1] - times[0] if len(times) > 1 else None,
         "tokens_per_second": decoded / decoding if decoding and decoded else None,
-        "dtype": str(generation.dtype),
+        "dtype": str(generation.dtype), "broken": list(session.broken),
     }
 
 
@@ -174,11 +186,14 @@ def summary_line(row: dict[str, Any]) -> str:
     speed = f", {row['tokens_per_second']:.1f} tokens/s" if shown else ""          # thread ranks are not a speed
     apart = "" if smallest is None else f", best and second logit at least {smallest:.3g} apart"
     ranks = f"{row['ranks']} rank{'s' if row['ranks'] > 1 else ''} ({row['world']})"
-    return f"[{row['model']} on {ranks}: {tokens}, {row['sync_points_per_token']} sync points each{speed}{apart}]"
+    broken = f"; broken on purpose at {sites_in_words(row['broken'])}" if row["broken"] else ""
+    syncs = row["sync_points_per_token"]
+    return f"[{row['model']} on {ranks}: {tokens}, {syncs} sync points each{speed}{apart}{broken}]"
 
 
 def _write_record(options: GenerateOptions, session: Session, generation: Generation, row: dict[str, Any]) -> None:
     """The trace and the logits, on rank 0; `--show-comm` ends with the share of waiting."""
+    from minitp.trace.kept import best_tokens
     from minitp.trace.live import ShowComm
     from minitp.trace.merge import collect, run_info
     if options.logits is not None and session.group.rank == 0:
@@ -189,11 +204,14 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
     plan = plan_of(options, session, generation)
     described = plan.to_run()
     described["model"]["name"] = session.name
-    info = run_info(session.group, **described, prompts=row["prompt_tokens"],
-                    tokens=row["tokens"], pieces=_pieces(session, generation), text=row["text"])
+    info = run_info(session.group, **described, prompts=row["prompt_tokens"], tokens=row["tokens"],
+                    prompt_pieces=_pieces(session, generation.request.prompts),
+                    pieces=_pieces(session, generation.tokens), text=row["text"])
     trace = collect(session.group, session.group.recorder, info)
     if trace is None:
         return
+    if session.tokenizer is not None and options.values:
+        trace.run["words"] = {str(token): _piece(session.tokenizer, token) for token in best_tokens(trace)}
     if options.trace:
         trace.write(Path(options.trace).expanduser())
     if isinstance(session.group.recorder.listener, ShowComm):
@@ -205,12 +223,14 @@ def plan_of(options: GenerateOptions, session: Session, generation: Generation) 
     request: Request = generation.request
     return GenerationPlan(session.placement, options.model.load, str(generation.dtype), len(request.prompts),
                           generation.passes, max(map(len, generation.tokens)), request.gathered, request.keep_logits,
-                          request.sampling.candidates(session.placement.vocab))
+                          request.sampling.candidates(session.placement.vocab), session.broken)
 
 
-def _pieces(session: Session, generation: Generation) -> list[list[str]]:
-    """Each new token as a word of its own, for pictures."""
+def _pieces(session: Session, rows: Sequence[Sequence[int]]) -> list[list[str]]:
+    """Each token as a word of its own, for pictures."""
     tokenizer = session.tokenizer
-    if tokenizer is None:
-        return []
-    return [[tokenizer.token_bytes(token).decode(errors="replace") for token in row] for row in generation.tokens]
+    return [] if tokenizer is None else [[_piece(tokenizer, token) for token in row] for row in rows]
+
+
+def _piece(tokenizer: "ByteTokenizer", token: int) -> str:
+    return tokenizer.token_bytes(token).decode(errors="replace")

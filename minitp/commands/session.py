@@ -46,6 +46,7 @@ class Session:
     weights: Weights
     name: str
     tokenizer: "ByteTokenizer | None" = None
+    broken: tuple[str, ...] = ()         # sites whose all-reduce is skipped on purpose
 
 
 def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource | None = None,
@@ -84,14 +85,33 @@ def open_session(group: Communicator, options: ModelOptions) -> Session:
     return _loaded(group, options, *find_model(group, options))
 
 
-def open_generation(group: Communicator, options: ModelOptions, prompts: PromptSource, **wanted: Any
-                    ) -> tuple[Session, Request]:
-    """The model on this rank and what to generate, which is refused before any weight is read."""
+def open_generation(group: Communicator, options: ModelOptions, prompts: PromptSource, breaks: Sequence[str] = (),
+                    **wanted: Any) -> tuple[Session, Request]:
+    """The model on this rank and what to generate, which is refused before any weight is read.
+
+    `breaks` are the sites that a BrokenCommunicator is to skip, as `broken_sites` takes them.
+    """
     found, source, tokenizer = find_model(group, options, prompts)
     config, read = ModelConfig.from_dict(found["config"]), found["prompts"]
     request = Request(prompts=_ids(read["ids"]), end_tokens=tuple(read["end"]), **wanted)
     request.check(config.vocab, config.positions)
-    return _loaded(group, options, found, source, tokenizer), request
+    broken = _break(group, breaks, Placement(config, group.size, options.embedding, options.cut), request.gathered)
+    session = _loaded(group, options, found, source, tokenizer)
+    session.broken = broken
+    return session, request
+
+
+def _break(group: Communicator, breaks: Sequence[str], placement: Placement, gathered: bool) -> tuple[str, ...]:
+    """From now on `group` skips what `breaks` name."""
+    if not breaks:
+        return ()
+    from minitp.comm.broken import BrokenCommunicator
+    from minitp.commands.breaks import broken_sites
+    broken = broken_sites(breaks, placement, gathered)
+    if not isinstance(group, BrokenCommunicator):
+        raise ConfigError("only a BrokenCommunicator skips a sum: launch(…, kind=BrokenCommunicator)")
+    group.broken = frozenset(broken)
+    return broken
 
 
 def _loaded(group: Communicator, options: ModelOptions, found: dict[str, Any], source: Source | None,

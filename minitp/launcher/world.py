@@ -25,18 +25,21 @@ class Options:
     recorder      rank → the recorder of that rank
     checked       compare the ranks' calls before each collective
     arrays        "numpy" or "cupy"
+    kind          the class of the communicators; None: Communicator
     """
     deadline: float = 300.0
     run_deadline: float | None = None
     recorder: "Callable[[int], Recorder] | None" = None
     checked: bool = True
     arrays: str = "numpy"
+    kind: "type[Communicator] | None" = None
 
     def communicator(self, transport: Any, local_rank: int) -> "Communicator":
         from minitp.arrays import choose_arrays
         from minitp.comm.communicator import Communicator
         recorder = None if self.recorder is None else self.recorder(transport.rank)
-        return Communicator(transport, recorder, arrays=choose_arrays(self.arrays, local_rank), checked=self.checked)
+        arrays = choose_arrays(self.arrays, local_rank)
+        return (self.kind or Communicator)(transport, recorder, arrays=arrays, checked=self.checked)
 
 
 @dataclass
@@ -74,7 +77,7 @@ def as_rank(rank: int) -> Iterator[None]:
 def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, world: World = "auto",
            deadline: float = 300.0, run_deadline: float | None = None,
            recorder: "Callable[[int], Recorder] | None" = None, checked: bool | None = None,
-           arrays: str = "numpy") -> list[Any]:
+           arrays: str = "numpy", kind: "type[Communicator] | None" = None) -> list[Any]:
     """Call fn(communicator) on every rank; the results of the ranks that live in this process, in rank order.
 
     With threads (plain `python script.py`, a notebook) these are all ranks. Under mpirun or `minitp run` every process
@@ -87,6 +90,7 @@ def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, wor
       recorder      called with each rank, gives its Recorder
       checked       compare the ranks' calls before each collective; None: yes with threads, no with MPI
       arrays        "numpy" or "cupy"
+      kind          a class of communicators other than Communicator: minitp.comm.broken.BrokenCommunicator
 
     An error on a rank ends all ranks and is raised here once, with a note which rank it was. LaunchError where the
     ranks can't be had.
@@ -99,7 +103,7 @@ def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, wor
     if ranks is not None and ranks < 1:
         raise LaunchError(f"a launch needs at least 1 rank, {ranks} was asked for")
     options = Options(deadline, run_deadline if run_deadline is not None else _defaults.run_deadline, recorder,
-                      threads if checked is None else checked, arrays)
+                      threads if checked is None else checked, arrays, kind)
     if threads:
         from minitp.launcher.threads import run_in_threads
         if ranks is not None and _defaults.ranks is not None and ranks != _defaults.ranks:

@@ -58,7 +58,9 @@ class Attention:
                 scores = q @ key[:, kv].swapaxes(2, 3)                                          # B n gT S
                 if ctx.mask is not None:
                     scores = hide(scores, ctx.mask[:, :, some], g, ctx.xp)
-                head = softmax(scores, ctx.xp) @ value[:, kv]                                   # B n gT E
+                scores = softmax(scores, ctx.xp)
+                ctx.save(self.site, heads=shared, queries=some, scores=scores)
+                head = scores @ value[:, kv]                                                    # B n gT E
                 y[:, some, shared] = head.reshape(b, -1, some.stop - first, e).swapaxes(1, 2)
         ctx.save(self.site, query=query, key=key, value=value, y=y)
         return y.reshape(b, t, h * e)

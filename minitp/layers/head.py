@@ -31,11 +31,11 @@ class VocabParallelHead:
     vocab: Cut
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context, gathered: bool) -> Logits:
-        shard = times(x, weights[self.weight])                                   # B T V_p
-        ctx.save(self.site, x=x, logits=shard)
+        shard = Logits(times(x, weights[self.weight]), self.vocab)               # B T V_p
+        ctx.save(self.site, x=x, logits=shard, rank=self.group.rank)
         if not gathered:
-            return Logits(shard, self.vocab)
-        return Logits(self.group.all_gather(shard, axis=-1, cut=self.vocab, site=self.site,
+            return shard
+        return Logits(self.group.all_gather(shard.array, axis=-1, cut=self.vocab, site=self.site,
                                             reason="lay the ranks' logits side by side"))
 
 
@@ -53,14 +53,15 @@ class HiddenParallelHead:
 
     def product(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Partial, "B T V"]:
         columns = x[..., self.hidden.start:self.hidden.stop]                     # whole → shard: free
-        ctx.save(self.site, x=columns)
+        ctx.save(self.site, columns=columns)
         return Partial(times(columns, weights[self.weight]), self.group)
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context, gathered: bool) -> Logits:
         partial = self.product(x, weights, ctx)
         if gathered:
-            return Logits(self.group.all_reduce(partial, site=self.site,
-                                                reason="add the ranks' partial logits"))
-        return Logits(self.group.reduce_scatter(partial, axis=-1, cut=self.vocab, site=self.site,
-                                                reason="add the ranks' logits, keep own part"),
-                      self.vocab)
+            logits = Logits(self.group.all_reduce(partial, site=self.site, reason="add the ranks' partial logits"))
+        else:
+            logits = Logits(self.group.reduce_scatter(partial, axis=-1, cut=self.vocab, site=self.site,
+                                                      reason="add the ranks' logits, keep own part"), self.vocab)
+        ctx.save(self.site, logits=logits, rank=self.group.rank)
+        return logits

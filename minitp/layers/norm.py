@@ -33,7 +33,7 @@ class LayerNorm:
         weight = _of_whole_rows(x, weights, self.site)
         centered = x - _mean(x)
         inverse = 1 / ctx.xp.sqrt(_mean(centered * centered) + self.eps)
-        ctx.save(self.site, centered=centered, inverse=inverse)
+        ctx.save(self.site, x=x, centered=centered, inverse=inverse)
         return centered * inverse * weight + weights[self.site + ".bias"]
 
 

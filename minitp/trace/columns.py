@@ -49,8 +49,12 @@ def row_columns(table: Table, strings: list[str], shapes: list[tuple[int, ...]])
     return list(lists.values())
 
 
-def from_lists(given: Any, table: str, fields: tuple[str, ...], strings: int, shapes: int) -> Table:
-    """The columns of a file, checked; columns that minitp doesn't know are ignored, but must have the same length."""
+def from_lists(given: Any, table: str, fields: tuple[str, ...], strings: int, shapes: int,
+               free: tuple[str, ...] = ()) -> Table:
+    """The columns of a file, checked; columns that minitp doesn't know are ignored, but must have the same length.
+
+    The columns `free` must be there too; what they hold is the caller's to check.
+    """
     if not isinstance(given, dict) or not all(isinstance(column, list) for column in given.values()):
         raise FileFormatError(f"`{table}` must be an object of lists, one per column")
     missing = [name for name in fields if name not in given]
@@ -62,7 +66,7 @@ def from_lists(given: Any, table: str, fields: tuple[str, ...], strings: int, sh
         name = next(name for name, length in lengths.items() if length != lengths[fields[0]])
         raise FileFormatError(f"the columns of `{table}` must have one length: `{fields[0]}` has "
                               f"{lengths[fields[0]]:,} entries, {name[:40]!r} {lengths[name]:,}")
-    return {name: _column(given[name], table, name, strings, shapes) for name in fields}
+    return {name: _column(given[name], table, name, strings, shapes) for name in fields if name not in free}
 
 
 def _column(given: list, table: str, name: str, strings: int, shapes: int) -> np.ndarray:

@@ -27,11 +27,12 @@ def chrome(trace: Trace) -> dict[str, Any]:
     for event, waiting in zip(trace, timeline.waiting.tolist(), strict=True):
         args = {"site": event.site, "reason": event.reason, "shape": dimensions(event.shape), "dtype": event.dtype,
                 "payload_bytes": event.payload, "before": event.before, "after": event.after, "plane": event.plane,
-                "phase": event.phase, "step": event.step, "sequence": event.sequence}
+                "phase": event.phase, "step": event.step, "sequence": event.sequence, "broken": event.broken}
         then = event.enter + waiting
         if waiting:
             made.append(_complete(f"wait: {event.op}", "wait", event.rank, event.enter, then, args))
-        made.append(_complete(event.op, "move", event.rank, then, event.leave, args))
+        name = f"{event.op}, skipped" if event.broken else event.op
+        made.append(_complete(name, "move", event.rank, then, event.leave, args))
     return {"traceEvents": made, "displayTimeUnit": "ns", "otherData": {"format": "made by minitp", "run": trace.run}}
 
 

@@ -8,7 +8,8 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from math import isfinite, prod
+from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,14 @@ from minitp.trace.columns import (
     Table,
     encode,
     from_lists,
-    is_shape,
     renumber,
     row_columns,
     shapes_of,
     strings_of,
     to_lists,
 )
-from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Mark
+from minitp.trace.kept import ArrayTable, KeptArray, checked_values
+from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Inner, Mark, Weight
 
 MAX_BYTES = 128 * 2**20            # of JSON text, after gunzip: about a million events
 MAX_DEPTH = 32                     # of lists and objects inside `run` and `clock`
@@ -41,25 +42,33 @@ class Trace:
     run, clock      the header: plain data
     strings, shapes what the columns of words, and `shape`, give by number
     events, marks   {column: NumPy array}, the fields of `Event` and `Mark`; -1 stands for None
-    values          [{event, before, after}]
+    values          [{event, before, after or after_of}]; `value(event)` gives its arrays
+    arrays, weights tables of the arrays inside the layers, and of the weights: see `array` and `weight`
     """
 
     def __init__(self, run: dict[str, Any], clock: dict[str, Any], strings: list[str], shapes: list[tuple[int, ...]],
-                 events: Table, marks: Table, values: list[dict[str, Any]] | None = None):
+                 events: Table, marks: Table, values: list[dict[str, Any]] | None = None,
+                 arrays: ArrayTable | None = None, weights: ArrayTable | None = None):
         self.run, self.clock, self.strings, self.shapes = run, clock, strings, shapes
         self.events, self.marks, self.values = events, marks, values or []
+        self.arrays = arrays if arrays is not None else ArrayTable.of(Inner._fields, (), {})
+        self.weights = weights if weights is not None else ArrayTable.of(Weight._fields, (), {})
 
     @classmethod
     def of(cls, events: Iterable[Event], marks: Iterable[Mark] = (), *, run: dict[str, Any] | None = None,
-           clock: dict[str, Any] | None = None, values: list[dict[str, Any]] | None = None) -> "Trace":
+           clock: dict[str, Any] | None = None, values: list[dict[str, Any]] | None = None,
+           arrays: Iterable[tuple[Inner, dict[str, Any]]] = (),
+           weights: Iterable[tuple[Weight, dict[str, Any]]] = ()) -> "Trace":
         """A trace of these events and marks; `run["ranks"]` is counted where it isn't given."""
         strings: dict[str, int] = {}
         shapes: dict[tuple[int, ...], int] = {}
         event_table = encode(events, Event._fields, strings, shapes)
         mark_table = encode(marks, Mark._fields, strings, shapes)
+        array_table = ArrayTable.of(Inner._fields, arrays, strings)
+        weight_table = ArrayTable.of(Weight._fields, weights, strings)
         ranks = 1 + max(int(table["rank"].max(initial=0)) for table in (event_table, mark_table))
         return cls({"ranks": ranks} | (run or {}), clock or {}, list(strings), list(shapes), event_table, mark_table,
-                   values)
+                   values, array_table, weight_table)
 
     @classmethod
     def join(cls, traces: Sequence["Trace"], run: dict[str, Any], clock: dict[str, Any]) -> "Trace":
@@ -67,16 +76,19 @@ class Trace:
         strings: dict[str, int] = {}
         shapes: dict[tuple[int, ...], int] = {}
         tables: list[tuple[Table, Table]] = []
-        values, start = [], 0
+        values, start, words_of = [], 0, []
         for trace in traces:
             words = {i: strings.setdefault(word, len(strings)) for i, word in enumerate(trace.strings)}
+            words_of.append(words)
             sizes = {i: shapes.setdefault(shape, len(shapes)) for i, shape in enumerate(trace.shapes)}
             tables.append((renumber(trace.events, words, sizes), renumber(trace.marks, words, sizes)))
             values += [value | {"event": value["event"] + start} for value in trace.values]
             start += len(trace)
         events, marks = ({name: np.concatenate([pair[i][name] for pair in tables]) for name in fields}
                          for i, fields in enumerate((Event._fields, Mark._fields)))
-        return cls(run, clock, list(strings), list(shapes), events, marks, values)
+        arrays, weights = (ArrayTable.join([getattr(trace, name) for trace in traces], words_of)
+                           for name in ("arrays", "weights"))
+        return cls(run, clock, list(strings), list(shapes), events, marks, values, arrays, weights)
 
     # --- reading it ---------------------------------------------------------------------------------------------
 
@@ -100,8 +112,10 @@ class Trace:
         return np.union1d(self.events["rank"], self.marks["rank"]).tolist()
 
     def words(self, column: str, table: str = "events") -> np.ndarray:
-        """A column of words, as words (an array of objects)."""
-        return np.array([*self.strings, ""], object)[getattr(self, table)[column]]
+        """A column of words, as words (an array of objects); `table` is events, marks, arrays or weights."""
+        found = getattr(self, table)
+        columns = found.columns if isinstance(found, ArrayTable) else found
+        return np.array([*self.strings, ""], object)[columns[column]]
 
     def where(self, **wanted: Any) -> np.ndarray:
         """Which events have these values, as booleans: trace.where(rank=0, plane="data", step=3)."""
@@ -114,6 +128,29 @@ class Trace:
             chosen &= self.events[name] == (-1 if value is None else value)
         return chosen
 
+    @cached_property
+    def _word(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.strings)}
+
+    @cached_property
+    def _values(self) -> dict[int, dict[str, Any]]:
+        return {value["event"]: value for value in self.values}
+
+    def value(self, event: int) -> tuple[KeptArray | None, KeptArray | None]:
+        """What event number `event` took and what it gave; None where nothing was kept."""
+        value = self._values.get(event, {})
+        source = value if value.get("after_of") is None else self._values.get(value["after_of"], {})
+        before, after = value.get("before"), source.get("after")
+        return (None if before is None else KeptArray.of(before)), (None if after is None else KeptArray.of(after))
+
+    def array(self, rank: int, phase: str, step: int | None, site: str, name: str) -> KeptArray | None:
+        """An array inside a layer: trace.array(0, "decode", 3, "layers.0.mlp", "h"); None where it wasn't kept."""
+        return self.arrays.find(rank, (phase, step, site, name), self._word)
+
+    def weight(self, rank: int, name: str) -> KeptArray | None:
+        """The part of the parameter `name` that `rank` holds."""
+        return self.weights.find(rank, (name,), self._word)
+
     # --- as a file ----------------------------------------------------------------------------------------------
 
     def to_plain(self) -> dict[str, Any]:
@@ -121,16 +158,21 @@ class Trace:
         plain = {"format": FORMAT, "version": VERSION, "run": self.run, "clock": self.clock, "strings": self.strings,
                  "shapes": [list(shape) for shape in self.shapes], "events": to_lists(self.events),
                  "marks": to_lists(self.marks)}
-        return plain | ({"values": self.values} if self.values else {})
+        return (plain | ({"values": self.values} if self.values else {})
+                | {name: table.to_plain() for name, table in (("arrays", self.arrays), ("weights", self.weights))
+                   if len(table)})
 
     def write(self, path: str | os.PathLike) -> None:
         """Write the file, gzipped where its name ends in .gz; whole, or not at all."""
         path = Path(path)
-        data = _text(self.to_plain()).encode()
-        if path.suffix == ".gz":
-            data = gzip.compress(data, 6, mtime=0)
+        data = self.to_bytes(zipped=path.suffix == ".gz")
         with replacing(path) as file:
             file.write(data)
+
+    def to_bytes(self, *, zipped: bool = False) -> bytes:
+        """What `write` writes."""
+        data = _text(self.to_plain()).encode()
+        return gzip.compress(data, 6, mtime=0) if zipped else data
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> "Trace":
@@ -154,8 +196,10 @@ class Trace:
         marks = from_lists(plain["marks"], "marks", Mark._fields, len(strings), len(shapes))
         for name, table in (("events", events), ("marks", marks)):
             _check_rows(name, table, plain["run"]["ranks"])
-        values = _checked_values(plain.get("values", []), len(events["rank"]))
-        return cls(plain["run"], plain["clock"], strings, shapes, events, marks, values)
+        values = checked_values(plain.get("values", []), len(events["rank"]))
+        arrays, weights = (ArrayTable.checked(plain.get(name), name, fields, len(strings), plain["run"]["ranks"])
+                           for name, fields in (("arrays", Inner._fields), ("weights", Weight._fields)))
+        return cls(plain["run"], plain["clock"], strings, shapes, events, marks, values, arrays, weights)
 
 
 def _text(plain: dict[str, Any]) -> str:
@@ -164,9 +208,9 @@ def _text(plain: dict[str, Any]) -> str:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
     def one(key: str, data: Any) -> str:
-        if key in ("events", "marks"):
-            return "{\n" + ",\n".join(f"  {compact(k)}: {compact(v)}" for k, v in data.items()) + "\n}"
-        if key == "values":
+        if key in ("events", "marks", "arrays", "weights"):
+            return "{\n" + ",\n".join(f"  {compact(k)}: {one(k, v)}" for k, v in data.items()) + "\n}"
+        if key in ("values", "array"):
             return "[\n" + ",\n".join("  " + compact(v) for v in data) + "\n]"
         return compact(data)
 
@@ -263,32 +307,3 @@ def _check_rows(name: str, table: Table, ranks: int) -> None:
         if wrong.any():
             raise FileFormatError(f"`{name}`, entry {int(np.argmax(wrong))}: {rule}")
 
-
-def _checked_values(values: Any, events: int) -> list[dict[str, Any]]:
-    if not isinstance(values, list):
-        raise FileFormatError("`values` must be a list")
-    for number, value in enumerate(values):
-        if not (isinstance(value, dict) and type(value.get("event")) is int and 0 <= value["event"] < events
-                and all(_is_kept(value.get(key)) for key in ("before", "after"))):
-            raise FileFormatError(f"`values`, entry {number}: it must be {{event, before, after}}, the number of an "
-                                  "event and two arrays: {shape, data} or {shape, block, maxima} or null")
-    return values
-
-
-def _is_kept(array: Any) -> bool:
-    """Whether this is what `minitp.trace.values.keep` makes of an array."""
-    if array is None:
-        return True
-    if not isinstance(array, dict) or not is_shape(array.get("shape")):
-        return False
-    size = prod(array["shape"])
-    if "data" in array:
-        return _are_numbers(array["data"], size)
-    block, last = array.get("block"), array["shape"][-1] if array["shape"] else 1
-    return (type(block) is int and block >= 1 and last >= 1
-            and _are_numbers(array.get("maxima"), size // last * -(-last // block)))
-
-
-def _are_numbers(data: Any, size: int) -> bool:
-    return (isinstance(data, list) and len(data) == size and set(map(type, data)) <= {int, float, type(None)}
-            and all(abs(n) <= 2**64 for n in data if type(n) is int))

@@ -76,9 +76,10 @@ def heading(event: Event) -> str:
 
 def line(event: Event) -> str:
     """One event in at most WIDTH columns: site, shape, before ─op→ after, payload, as much of the reason as fits."""
+    op = "skipped" if event.broken else event.op
     cells = (plain(event.site, 40).ljust(_SITE.get(event.phase, 23)),
              f"{dimensions(event.shape)} {short_type(event.dtype)}".ljust(_SHAPE),
-             f"{event.before} ─{event.op}→ {event.after}".ljust(_STATES), size(event.payload).rjust(_PAYLOAD), "")
+             f"{event.before} ─{op}→ {event.after}".ljust(_STATES), size(event.payload).rjust(_PAYLOAD), "")
     begin = "  ".join(cells)
     room = WIDTH - len(begin)
     return begin + plain(event.reason, room) if room > 8 else begin.rstrip()[:WIDTH]

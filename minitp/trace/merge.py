@@ -8,7 +8,6 @@
 Threads share a clock. So do the processes of one machine, but whether ranks share a machine is measured, not assumed.
 """
 import json
-import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,10 @@ from minitp.cut import Cut
 from minitp.errors import CollectiveError
 from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
+from minitp.trace.kept import once
 from minitp.trace.recorder import Clock, Recorder
 from minitp.trace.schema import TIMES
+from minitp.trace.timeline import sync_numbers
 from minitp.trace.values import as_plain
 
 if TYPE_CHECKING:
@@ -96,16 +97,20 @@ def collect(comm: "Communicator", recorder: Recorder, run: dict[str, Any]) -> Tr
     traces = [_shifted(Trace.from_plain(one["trace"]), 0 if base is None else base - zero)
               for one, base in zip(packed, bases, strict=True)]
     run = complete_info(run, [one["facts"] for one in packed])
-    return Trace.join(traces, run, {"offset_ns": list(clock.offset_ns), "error_ns": list(clock.error_ns)})
+    trace = Trace.join(traces, run, {"offset_ns": list(clock.offset_ns), "error_ns": list(clock.error_ns)})
+    trace.values = once(trace.values, sync_numbers(trace))
+    return trace
 
 
 def _pack(recorder: Recorder) -> str:
     """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry."""
     base = min((*(event.enter for event in recorder.events), *(mark.enter for mark in recorder.marks)), default=None)
-    events = (event._replace(caller=_short(event.caller)) for event in recorder.events)
-    values = [{"event": value["event"], "before": as_plain(value["before"]), "after": as_plain(value["after"])}
-              for value in recorder.values]
-    trace = Trace.of(events, recorder.marks, values=values, run={"ranks": recorder.rank + 1})
+    values = [{"event": event, "before": as_plain(before), "after": as_plain(after)}
+              for event, before, after in recorder.values]
+    trace = Trace.of(recorder.events, recorder.marks, values=values,
+                     arrays=[(of, as_plain(copy) or {}) for of, copy in recorder.inner],
+                     weights=[(of, as_plain(copy) or {}) for of, copy in recorder.weights],
+                     run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
     return json.dumps({"base": base, "facts": local_facts(), "trace": trace.to_plain()})
 
@@ -134,9 +139,3 @@ def _gather_text(comm: "Communicator", text: str) -> list[str] | None:
     starts = (0, *ends[:-1])
     return [bytes(whole[start:end]).decode() for start, end in zip(starts, ends, strict=True)]
 
-
-def _short(caller: str) -> str:
-    """A line of code without the folders of this machine: minitp/layers/mlp.py:33, or the file's name alone."""
-    path = re.split(r"[/\\]", caller)
-    inside = [i for i, folder in enumerate(path[:-1]) if folder in ("minitp", "lessons", "app", "tests")]
-    return "/".join(path[inside[-1] if inside else -1:])

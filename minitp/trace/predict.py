@@ -27,6 +27,7 @@ class GenerationPlan:
     passes      (phase, tokens per row) of each forward pass, in order; decode pass k gives token k
     choices     how many tokens were chosen: with sharded logits each is one exchange
     candidates  how many winners each rank offers in it
+    broken      sites whose all-reduce is skipped on purpose: their events carry nothing
     """
     placement: Placement
     load: str
@@ -37,6 +38,7 @@ class GenerationPlan:
     gathered: bool = True
     every_row: bool = False
     candidates: int = 2
+    broken: tuple[str, ...] = ()
 
     @classmethod
     def from_run(cls, run: dict[str, Any]) -> "GenerationPlan":
@@ -47,12 +49,16 @@ class GenerationPlan:
             sizes = [what["batch"], what["choices"], what["candidates"], *(tokens for _, tokens in passes)]
             if not all(type(size) is int and size >= 0 for size in sizes) or what["dtype"] not in DTYPES:
                 raise ValueError("a number or dtype that can't be")
+            broken = what.get("broken", [])
+            if not isinstance(broken, list) or not all(isinstance(site, str) for site in broken):
+                raise ValueError("sites that are no words")
             if where["ranks"] != run.get("ranks", where["ranks"]):
                 raise ValueError("it gives two numbers of ranks")
             if config.layers * (len(passes) + PARAMETERS) > MOST:
                 raise ValueError(f"{config.layers} layers and {len(passes)} passes are more than a file can hold")
             return cls(Placement(config, where["ranks"], where["embedding"], where["cut"]), what["load"], what["dtype"],
-                       what["batch"], passes, what["choices"], what["gathered"], what["every_row"], what["candidates"])
+                       what["batch"], passes, what["choices"], what["gathered"], what["every_row"], what["candidates"],
+                       tuple(broken))
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"this trace's header doesn't say what was run ({error!r}): only traces of "
                                   "`minitp generate` can be checked against the closed form") from error
@@ -64,14 +70,17 @@ class GenerationPlan:
                               "cut": self.placement.cut},
                 "generation": {"load": self.load, "dtype": self.dtype, "batch": self.batch,
                                "passes": [list(p) for p in self.passes], "choices": self.choices,
-                               "gathered": self.gathered, "every_row": self.every_row, "candidates": self.candidates}}
+                               "gathered": self.gathered, "every_row": self.every_row, "candidates": self.candidates,
+                               "broken": list(self.broken)}}
 
 
 def predict(plan: GenerationPlan) -> list[Expected]:
     """Every event of the planes data and sample, in order."""
     events = list(_loading(plan)) if plan.load == "scatter" else []
+    broken = frozenset(plan.broken)
     for step, (phase, tokens) in enumerate(plan.passes):
-        events += forward_pass(plan, phase, step, tokens)
+        events += (event._replace(broken=True, payload=0) if event.site in broken else event
+                   for event in forward_pass(plan, phase, step, tokens))
         if not plan.gathered and step < plan.choices:
             events.append(_exchange(plan, phase, step))
     return events

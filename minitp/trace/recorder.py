@@ -1,17 +1,20 @@
 """The recorder: one per rank, inside the communicator, so that whatever moves is on record.
 
 It keeps tuples in a list and nothing else while the model runs; files, sums and pictures are made from them afterwards.
+With values on it keeps copies of arrays beside them, which are condensed between the passes.
 """
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minitp.trace.schema import Event, Mark
+from minitp.trace.schema import Event, Inner, Mark, Weight
 
 if TYPE_CHECKING:
+    from minitp.arrays import Arrays
     from minitp.comm.messages import Messages
     from minitp.comm.transport import Call
+    from minitp.trace.inner import InnerArrays
 
 
 class Clock(NamedTuple):
@@ -24,8 +27,11 @@ class Recorder:
     """Events and marks of one rank.
 
     keep_events  False: count and call the listener, but keep nothing (long runs without a trace)
-    keep_values  also keep the arrays that the collectives saw (small ones whole, large ones as block maxima)
+    keep_values  also keep the arrays that the collectives saw, those inside the layers, and the weights (small ones
+                 whole, large ones as block maxima)
     listener     is called with every event as it happens: live displays
+
+    `row` is the token of the first sequence's prompt that values are kept of; -1: the last token of each pass.
     """
 
     def __init__(self, rank: int = 0, *, keep_events: bool = True, keep_values: bool = False,
@@ -35,7 +41,11 @@ class Recorder:
         self.clock: Clock | None = None
         self.events: list[Event] = []
         self.marks: list[Mark] = []
-        self.values: list[dict[str, Any]] = []
+        self.row = -1
+        self.values: list[list[Any]] = []             # [number of the event, before, after]
+        self.inner: list[tuple[Inner, Any]] = []
+        self.weights: list[tuple[Weight, Any]] = []
+        self._condensed = 0, 0                        # how many of `values` and `inner` are no plain copies any more
         self._phase: str = ""
         self._step: int | None = None
         self._micro_batch: int | None = None
@@ -52,6 +62,8 @@ class Recorder:
             if self.keep_events:
                 self.marks.append(Mark(self.rank, phase, step, micro_batch, enter, time.perf_counter_ns()))
             self._phase, self._step, self._micro_batch = outer
+            if self.keep_values and not outer[0]:
+                self._condense()                      # outside all marks: this time is nobody's computing
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -63,31 +75,69 @@ class Recorder:
         finally:
             self.keep_events, self.keep_values, self.listener = outer
 
+    @contextmanager
+    def without_values(self) -> Iterator[None]:
+        """Events inside are recorded, their arrays are not: for what is kept under another name."""
+        outer, self.keep_values = self.keep_values, False
+        try:
+            yield
+        finally:
+            self.keep_values = outer
+
     def add(self, group: "Messages", call: "Call", op: str, plane: str, reason: str, states: tuple[str, ...],
             shape: tuple[int, ...], dtype: str, payload: int, enter: int, leave: int, caller: str, *,
-            peer: int | None = None, chunk: int | None = None, wire: int | None = None) -> None:
+            peer: int | None = None, chunk: int | None = None, wire: int | None = None,
+            broken: bool = False) -> None:
         """One collective or message, as the communicator saw it; times are this process's clock."""
         event = Event(self.rank, group.axis, group.first, call.sequence, plane, op, call.root, peer, chunk, call.site,
                       reason, self._phase, self._step, self._micro_batch, None, states[0], states[1], shape, dtype,
-                      payload, enter, leave, None, None, None, wire, False, caller)
+                      payload, enter, leave, None, None, None, wire, broken, caller)
         if self.keep_events:
             self.events.append(event)
         if self.listener is not None:
             self.listener(event)
 
-    def _keeps(self, plane: str) -> bool:
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _keeps(self, plane: str = "data") -> bool:
         return self.keep_values and self.keep_events and plane != "control"
 
     def snapshot(self, array: Any, plane: str = "data") -> Any:
         """The input of a collective, kept before it is overwritten; None unless values are kept."""
         if array is None or not self._keeps(plane):
             return None
-        from minitp.trace.values import keep
-        return keep(array)
+        from minitp.trace.values import copy_of
+        return copy_of(array, self.row)
 
     def keep(self, before: Any, after: Any, plane: str = "data") -> None:
         """The values of the event just added: `before` from `snapshot`, `after` the array it returned, if any."""
         if not self._keeps(plane):
             return
-        from minitp.trace.values import keep
-        self.values.append({"event": len(self.events) - 1, "before": before, "after": keep(after)})
+        from minitp.trace.values import copy_of
+        self.values.append([len(self.events) - 1, before, copy_of(after, self.row)])
+
+    def observer(self) -> "InnerArrays | None":
+        """Who is to observe the passes of a run: None unless values are kept."""
+        if not self._keeps():
+            return None
+        from minitp.trace.inner import InnerArrays
+        return InnerArrays(self)
+
+    def keep_inner(self, site: str, name: str, copy: Any) -> None:
+        """A copy of an array inside a layer, in the phase and step that are running."""
+        self.inner.append((Inner(self.rank, self._phase, self._step, site, name), copy))
+
+    def keep_weight(self, name: str, part: Any, arrays: "Arrays") -> None:
+        """This rank's part of the parameter `name`, a matrix in the memory of `arrays`."""
+        if self._keeps():
+            from minitp.trace.values import matrix
+            self.weights.append((Weight(self.rank, name), matrix(arrays.to_host(part))))
+
+    def _condense(self) -> None:
+        """Large copies become their maxima, so that a long run with values fits into memory."""
+        from minitp.trace.values import condensed
+        values, inner = self._condensed
+        for value in self.values[values:]:
+            value[1:] = map(condensed, value[1:])
+        self.inner[inner:] = [(of, condensed(copy)) for of, copy in self.inner[inner:]]
+        self._condensed = len(self.values), len(self.inner)

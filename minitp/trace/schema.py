@@ -7,12 +7,15 @@
      "shapes":  [[1, 1, 576], …: the shapes that the column `shape` gives by number],
      "events":  {column: list}, one entry per event, all ranks one after the other, each in its own order,
      "marks":   {column: list}, the phases and steps of each rank with their begin and end,
-     "values":  [{event, before, after}] or absent: small arrays whole, large ones as block maxima}
+     "values":  [{event, before, after or after_of}]: what collectives took and gave (absent, where not recorded),
+     "arrays":  {column: list}, the arrays inside the layers (absent, where not recorded),
+     "weights": {column: list}, each rank's part of the model's matrices (absent, where not recorded)}
 
-The columns are the fields of `Event` and `Mark` below. Those in WORDS hold numbers of `strings`, `shape` holds numbers
-of `shapes`, `broken` is true or false, all others hold whole numbers from 0 to 2⁵³ - 1 (what JSON can carry exactly
-everywhere); null, where the field may be None. All columns of a table have one length. `event` in `values` is the
-number of an event in this file. In plain Python, the sites of all data events of rank 0:
+The columns are the fields of `Event`, `Mark`, `Inner` and `Weight` below. Those in WORDS hold numbers of `strings`,
+`shape` holds numbers of `shapes`, `broken` is true or false, `array` holds arrays as kept (see below), all others hold
+whole numbers from 0 to 2⁵³ - 1 (what JSON can carry exactly everywhere); null, where the field may be None. All columns
+of a table have one length. `event` in `values` is the number of an event in this file. In plain Python, the sites of
+all data events of rank 0:
 
     trace = json.load(open("run.json"))                          # or json.load(gzip.open("run.json.gz"))
     events, strings = trace["events"], trace["strings"]
@@ -20,6 +23,34 @@ number of an event in this file. In plain Python, the sites of all data events o
            if rank == 0 and strings[plane] == "data"])
 
 A reader ignores keys and columns that it doesn't know: a later minitp may add some without changing the version.
+
+Arrays are kept as one of (numbers in the order of the axes, the last one fastest; null for one that isn't finite)
+
+    {"shape": [2, 4], "data": [...]}                                    all of it, to 6 digits
+    {"shape": [2, 640], "block": 40, "maxima": [...]}                   of each row the largest |x| of every 40 numbers
+    {"shape": [90, 640], "block": [8, 54], "maxima": [...]}             of a matrix, of every 8 × 54 of them, row by row
+
+Maxima have 3 digits; `first` beside them are the exact first numbers, at most four, of the last row (of a matrix: of
+the first). With `row`, the array was larger, and only token `row` of its first sequence is kept: `shape` is that of the
+token. `after_of` stands for an `after` equal to that of another event of the same collective: what all ranks got is
+there once. Arrays that loading moves are not here: they are what `weights` has.
+
+Of the arrays inside the layers each pass keeps those of one token, the newest of the first sequence. By `site` and
+`name`, as the layers call them:
+
+    layers.3.attention_norm, layers.3.mlp_norm, norm        x: the residual stream that comes in
+    layers.3.attention.qkv, layers.3.mlp.gate_up (or .up)   x: the normed stream that the columns are multiplied with
+    layers.3.attention    query (heads, E), turned by its position and divided by √E; key, value (kv heads, E);
+                          scores (heads, positions), the softmax weights, to 4 decimals; heads (heads, E): each one's
+                          output. A rank's own heads, in order
+    layers.3.mlp          gate, up, h = act(gate) · up: a rank's own part of the ffn
+    head                  x, or the rank's `columns` of it; best_ids, best_logits: the best tokens of those whose logits
+                          this rank has, before they are gathered or after they are summed
+
+`weights` has the model's matrices by the placement's names, (out, in), each rank's slice of them. What a rank has as
+the first rank has it (x is whole) is left out, in `arrays` and `weights` alike; where ranks that should agree don't, as
+in a run that was broken on purpose, each one's is there. In `run`, `prompt_pieces` and `pieces` are the words of the
+prompts' tokens and of the new ones, `words` those of all best tokens, by their ids.
 
 An event is one collective, or one message, on one rank. What a rank computes lies in the gaps between its events: a
 compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start, which
@@ -87,9 +118,25 @@ class Expected(NamedTuple):
     payload: int
     before: str
     after: str
+    broken: bool = False
 
 
-WORDS = ("axis", "plane", "op", "site", "reason", "phase", "before", "after", "dtype", "caller")
+class Inner(NamedTuple):
+    """The columns of `arrays`, beside `array`: an array inside a layer, of the newest token of the first sequence."""
+    rank: int
+    phase: str
+    step: int | None
+    site: str
+    name: str
+
+
+class Weight(NamedTuple):
+    """The columns of `weights`, beside `array`: a rank's part of a matrix of the model."""
+    rank: int
+    name: str                       # of the parameter, as the placement names it: layers.3.mlp.gate.weight
+
+
+WORDS = ("axis", "plane", "op", "site", "reason", "phase", "before", "after", "dtype", "caller", "name")
 """The columns whose entries are numbers of `strings`."""
 
 MAY_BE_NULL = ("root", "peer", "chunk", "step", "micro_batch", "draft", "start", "wait", "complete", "wire")

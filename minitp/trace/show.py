@@ -1,6 +1,7 @@
 """`minitp trace show FILE`: the summary of a trace as tables on a terminal. rich is imported here only."""
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +10,7 @@ from rich.text import Text
 from minitp.trace.file import Trace
 from minitp.trace.summary import Row, crowded, stragglers, summarize, total, working_phases
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import count, duration, plain, share, size
+from minitp.trace.wording import count, duration, plain, share, sites_in_words, size
 
 _LONGEST = 40                      # rows of a table
 _PARTS = ("computing", "waiting", "moving")
@@ -56,7 +57,20 @@ def header(trace: Trace) -> list[Text]:
     if crowded(trace):
         lines.append(Text(f" {run['ranks']} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                           "turns, not the network. ", "bold black on yellow"))
+    if broken := broken_line(trace):
+        lines.append(Text(f" {broken} ", "bold white on red"))
     return [line for line in lines if line.plain]
+
+
+def broken_line(trace: Trace) -> str:
+    """What a view of a run with injected faults must say; empty where there are none."""
+    broken = np.flatnonzero(trace.events["broken"])
+    if not len(broken):
+        return ""
+    sites = [trace.strings[site] for site in np.unique(trace.events["site"][broken])]
+    skipped = int((trace.events["rank"][broken] == trace.events["rank"][broken[0]]).sum())
+    return (f"Broken on purpose: {skipped:,} of the sums were skipped, at {sites_in_words(sites, 60)}; each rank took "
+            "its own partial sum for the whole.")
 
 
 def _dict(run: dict[str, Any], key: str) -> dict[str, Any]:

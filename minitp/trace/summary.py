@@ -26,10 +26,11 @@ class Row:
     """One line of a summary; times in ns."""
     key: str
     passes: int                     # different (phase, step, micro-batch) in which data moved
-    sync_points: int                # collectives that the mathematics needs
+    sync_points: int                # collectives that the mathematics needs, and that took place
     messages: int                   # between two ranks, data plane
     sample: int
     control: int
+    broken: int                     # collectives that were skipped on purpose
     payload: int                    # bytes of the sync points, and of the messages sent
     computing: int
     waiting: int
@@ -102,7 +103,7 @@ def arrivals(timeline: Timeline) -> list[Sync]:
     """
     trace = timeline.trace
     check = trace.words("reason") == CHECK
-    sync_point = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES)
+    sync_point = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES) & ~trace.events["broken"]
     calls = list(zip(*(trace.events[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
     checked = {calls[event]: timeline.sync_of(event) for event in np.flatnonzero(check).tolist()}
     return [checked.get(calls[sync.events[0]], sync) for sync in timeline.syncs
@@ -186,13 +187,15 @@ def _rows(timeline: Timeline, chosen: np.ndarray, row_of: np.ndarray, spans: lis
         return np.bincount(np.asarray(rows, np.int64), np.asarray(weights, float), minlength=len(keys))
 
     op, plane = trace.words("op")[chosen], trace.words("plane")[chosen]
-    data, message = plane == "data", np.isin(op, MESSAGES)
+    broken, message = events["broken"], np.isin(op, MESSAGES)
+    data = (plane == "data") & ~broken
     passes = np.flatnonzero(plane != "control")
     keyed = np.stack([row_of, rank_of, *(events[name] for name in ("phase", "step", "micro_batch"))])[:, passes]
     columns = (
         of_one_rank(passes[np.unique(keyed, axis=1, return_index=True)[1]]),
         of_one_rank(np.flatnonzero(data & ~message)), of_one_rank(np.flatnonzero(data & message)),
         of_one_rank(np.flatnonzero(plane == "sample")), of_one_rank(np.flatnonzero(plane == "control")),
+        of_one_rank(np.flatnonzero(broken)),
         of_one_rank(np.flatnonzero(data & (op != "receive")), events["payload"].astype(float)),
         over_ranks(span_rows, [span.leave - span.enter for span in spans]),
         over_ranks(row_of, timeline.waiting[chosen]), over_ranks(row_of, timeline.moving[chosen]))

@@ -7,6 +7,7 @@ waits until what it depends on is there, and the rest is moving (with MPI's own 
     scatter, broadcast                                            until the root arrives
     gather, reduce                                                the root until the last rank arrives; others never
     receive                                                       until the sender arrives; a send never
+    what was broken on purpose                                    never: nobody came to it
 
 Waiting is never negative and never longer than the event, also where clocks are a little apart. Where only some ranks
 of a group were recorded, those count. With more ranks than cores a wait shows the scheduler, not the network.
@@ -55,7 +56,7 @@ class Timeline:
 
     @classmethod
     def of(cls, trace: Trace) -> "Timeline":
-        sync = _syncs(trace)
+        sync = sync_numbers(trace)
         enter, leave = trace.events["enter"], trace.events["leave"]
         waiting = np.clip(_ready(trace, sync) - enter, 0, leave - enter)
         return cls(trace, waiting, leave - enter - waiting, sync)
@@ -89,7 +90,7 @@ class Timeline:
         return f"{after} → {before}"
 
 
-def _syncs(trace: Trace) -> np.ndarray:
+def sync_numbers(trace: Trace) -> np.ndarray:
     """For each event the number of its sync: equal for the events that are one collective or one message."""
     events = trace.events
     op = trace.words("op")
@@ -135,7 +136,8 @@ def waits_for(trace: Trace) -> np.ndarray:
     """For each event NOBODY, LAST, ROOT or SENDER: the rule by which waiting is parted from moving."""
     op = trace.words("op")
     until_last = np.isin(op, _UNTIL_LAST) | (np.isin(op, _ROOT_UNTIL_LAST) & is_root(trace))
-    return np.select([until_last, np.isin(op, _UNTIL_ROOT), op == MESSAGES[1]], [LAST, ROOT, SENDER], NOBODY)
+    return np.select([trace.events["broken"], until_last, np.isin(op, _UNTIL_ROOT), op == MESSAGES[1]],
+                     [NOBODY, LAST, ROOT, SENDER], NOBODY)
 
 
 def is_root(trace: Trace) -> np.ndarray:

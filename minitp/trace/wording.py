@@ -1,5 +1,6 @@
 """How numbers and names of a trace are put in words: the same in tables, live lines and messages."""
 import re
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 WIDTH = 120
@@ -24,6 +25,15 @@ def plain(text: object, longest: int = WIDTH) -> str:
 def kind_of_site(site: str) -> str:
     """The site with numbers left open: layers.3.mlp.down → layers.*.mlp.down."""
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", site)
+
+
+def sites_in_words(sites: Iterable[str], longest: int = WIDTH) -> str:
+    """layers.3.mlp.down; of several layers layers.*.mlp.down (30 layers)."""
+    kinds: dict[str, list[str]] = {}
+    for site in dict.fromkeys(sites):
+        kinds.setdefault(kind_of_site(site), []).append(site)
+    return plain(", ".join(f"{kind} ({len(found)} layers)" if len(found) > 1 else found[0]
+                           for kind, found in kinds.items()), longest)
 
 
 def size(count: int) -> str:

@@ -82,6 +82,14 @@ def groups(headers: Mapping[str, dict[str, Any]]) -> list[list[str]]:
                   key=len, reverse=True)
 
 
+def newest(group: Sequence[str], headers: Mapping[str, dict[str, Any]]) -> list[str]:
+    """One run per number of ranks and world: the one made last."""
+    chosen: dict[tuple, str] = {}
+    for name in sorted(group, key=lambda name: str(headers[name].get("created", ""))):
+        chosen[headers[name]["ranks"], str(headers[name].get("world", ""))] = name
+    return [name for name in group if name in chosen.values()]
+
+
 def compare(runs: Sequence[Run]) -> list[Entry]:
     """One entry per run, fewest ranks first; the first is the reference that the others are held against."""
     ordered = sorted(runs, key=lambda run: run.timeline.trace.run["ranks"])

@@ -41,7 +41,9 @@ def rows(plan: CutPlan, part: str) -> tuple[Row, ...]:
         if link.change is not None:
             made += [_change(plan, part, number),
                      _array(plan, part, made[-1].text, link.taken, link.width, link.axis)]
-        made.append(Row("work", _work(plan, part, link.step)))
+        if part == "embedding" and link.step.name == "residual":
+            return tuple(made)
+        made.append(Row("work", _work(plan, link.step)))
         if link.step.name not in ("residual", "sample"):
             made.append(_array(plan, part, _array_name(plan, link.step), link.after, link.step.width, link.step.axis))
     if part == "head":
@@ -78,13 +80,13 @@ def _change(plan: CutPlan, part: str, number: int) -> Row:
     return Row("sync", str(link.change).replace("_", "-"), size(payload), why=why(links, number))
 
 
-def _work(plan: CutPlan, part: str, step: Step) -> str:
+def _work(plan: CutPlan, step: Step) -> str:
     if step.split is not None:
         name = NAMES[step.name] if step.name != "gate_up" or plan.placement.config.gated else "up"
-        return f"· {name}, {SPLITS[step.split]}"
+        return f"multiply by {name}, {'held ' if step.split == 'whole' else 'cut '}{SPLITS[step.split]}"
     if step.name == "activation":
         return "act(gate) × up" if plan.placement.config.gated else "act(up)"
-    return "into the layers" if part == "embedding" else _STEPS[step.name]
+    return _STEPS[step.name]
 
 
 def _array_name(plan: CutPlan, step: Step) -> str:

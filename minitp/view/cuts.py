@@ -18,6 +18,7 @@ from minitp.placement import Parameter, Placement
 from minitp.trace.wording import count, dimensions, size
 from minitp.view.chain import Link, Step, solve
 from minitp.view.cut_words import operations, why
+from minitp.view.shards import repeated
 
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 """Bytes of one number; minitp computes in the first two."""
@@ -116,11 +117,9 @@ class CutPlan:
 
     def _held(self, rank: int) -> Iterator[tuple[Parameter, int, int]]:
         """(parameter of the first layer or outside the layers, numbers of it on this rank, how often it is there)."""
-        for parameter in self.placement.parameters:
-            layer = parameter.name.startswith("layers.")
-            if not layer or parameter.name.startswith("layers.0."):
-                mine = cut_by(parameter, self.choice)
-                yield mine, prod(self.placement.shape(mine, rank)), self.placement.config.layers if layer else 1
+        for parameter, times in repeated(self.placement):
+            mine = cut_by(parameter, self.choice)
+            yield mine, prod(self.placement.shape(mine, rank)), times
 
     def _weights(self, rank: int) -> int:
         total = sum(numbers * times for _, numbers, times in self._held(rank))
@@ -247,7 +246,7 @@ def _beside(mine: int, theirs: int) -> str:
 def comparison(plan: CutPlan, usual: CutPlan) -> list[dict[str, str]]:
     """The choice and the usual one, number beside number, as words."""
     def row(what: str, one) -> dict[str, str]:
-        return {"": what, "your choice": one(plan), "the usual choice": one(usual)}
+        return {"": what, "yours": one(plan), "usual": one(usual)}
 
     def largest(what: str):
         return lambda p: max(getattr(share, what) for share in p.shares)

@@ -3,6 +3,9 @@
 Recorded are the events of the planes data and sample, counted on every rank by itself; control messages, the program's
 own, are listed apart, and so are events at which a fault was injected.
 """
+import gzip
+import io
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,14 +15,16 @@ import numpy as np
 
 from minitp.errors import FileFormatError
 from minitp.trace.check import compare
+from minitp.trace.export import chrome, csv
 from minitp.trace.file import Trace
 from minitp.trace.predict import GenerationPlan, forward_pass, predict
 from minitp.trace.schema import Expected
 from minitp.trace.summary import Row, summarize, total, working_phases
-from minitp.trace.timeline import Timeline
+from minitp.trace.timeline import Timeline, codes
 from minitp.trace.wording import count, kind_of_site, plain, share
 
 MOST_ROWS = 2_000                  # that a table on a page shows
+MOST_SITES = 24                    # that a chart shows
 
 
 class Line(NamedTuple):
@@ -132,6 +137,29 @@ def per_token(timeline: Timeline) -> tuple[list[Row], str]:
     return rows[:MOST_ROWS], f"The first {MOST_ROWS:,} of {len(rows):,} passes; the download has all of them."
 
 
+def per_site(timeline: Timeline) -> tuple[list[Row], str]:
+    """The kinds of sites where most of the time goes, loading apart; at most MOST_SITES of them, with a note."""
+    phases = [phase for phase in working_phases(timeline) if phase != "load"]
+    rows = [row for row in summarize(timeline, "site", phases=phases) if row.time]
+    longest = sorted(rows, key=lambda row: -row.time)[:MOST_SITES]
+    note = f"The {MOST_SITES} of {len(rows):,} kinds of sites that take longest." if len(rows) > MOST_SITES else ""
+    return longest, note
+
+
+# --- downloads ------------------------------------------------------------------------------------------------------
+
+
+def chrome_file(trace: Trace) -> bytes:
+    """For Perfetto and chrome://tracing, gzipped, which both open."""
+    return gzip.compress(json.dumps(chrome(trace)).encode(), 6, mtime=0)
+
+
+def csv_file(trace: Trace) -> bytes:
+    text = io.StringIO(newline="")
+    csv(trace, text)
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
 # --- counting -----------------------------------------------------------------------------------------------------
 
 _Key = tuple[str, str, str, str]
@@ -158,19 +186,20 @@ def _recorded(trace: Trace) -> dict[_Key, tuple[tuple[int, int], tuple[int, int]
     mine = np.flatnonzero(trace.words("plane") != "control")
     kinds = {word: number for number, word in enumerate(dict.fromkeys(map(kind_of_site, trace.strings)))}
     kind = np.array([kinds[kind_of_site(word)] for word in trace.strings], np.int64)[events["site"][mine]]
-    columns = np.stack([events["phase"][mine], kind, events["op"][mine], events["plane"][mine]], axis=1)
-    keys, first, row = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    phase, op, plane = (events[name][mine] for name in ("phase", "op", "plane"))
+    _, first, row = np.unique(codes(phase, kind, op, plane), return_index=True, return_inverse=True)
     present = np.unique(events["rank"][mine])
     rank = np.searchsorted(present, events["rank"][mine])
-    shape = len(keys), max(len(present), 1)
-    cell = row.reshape(-1) * shape[1] + rank
+    shape = len(first), max(len(present), 1)
+    cell = row * shape[1] + rank
     times, sizes = (np.bincount(cell, weights, minlength=shape[0] * shape[1]).reshape(shape)
                     for weights in (None, events["payload"][mine].astype(float)))
     names = list(kinds)
     found = {}
-    for i in np.argsort(first):
-        phase, site, op, plane = keys[i].tolist()
-        found[trace.strings[phase], names[site], trace.strings[op], trace.strings[plane]] = (
+    for i in np.argsort(first).tolist():
+        at = first[i]
+        key = (trace.strings[phase[at]], names[kind[at]], trace.strings[op[at]], trace.strings[plane[at]])
+        found[key] = (
             (int(times[i].min()), int(times[i].max())), (int(sizes[i].min()), int(sizes[i].max())))
     return found
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitp.trace.file import Trace
-from minitp.trace.timeline import Timeline
+from minitp.trace.timeline import Timeline, codes
 from minitp.trace.wording import plain
 from minitp.view.header import words_of
 
@@ -61,26 +61,27 @@ class Passes:
         events = self.trace.events
         work = np.flatnonzero(self.trace.words("plane") != "control")
         order = work[np.argsort(events["enter"][work], kind="stable")]
-        pairs = np.stack([events["phase"][order], events["step"][order]], axis=1)
-        unique, first = np.unique(pairs, axis=0, return_index=True)
-        return {(phase, step): n for n, (phase, step) in enumerate(unique[np.argsort(first)].tolist())}
+        phase, step = events["phase"][order], events["step"][order]
+        first = np.sort(np.unique(codes(phase, step), return_index=True)[1])
+        return {pair: n for n, pair in enumerate(zip(phase[first].tolist(), step[first].tolist(), strict=True))}
 
     @cached_property
     def of_event(self) -> np.ndarray:
         """For each event the number of its pass, -1 where none of the model's data moved."""
         events = self.trace.events
-        unique, inverse = np.unique(np.stack([events["phase"], events["step"]]), axis=1, return_inverse=True)
-        numbers = np.array([self._keys.get((phase, step), -1) for phase, step in unique.T.tolist()], np.int64)
-        return numbers[inverse.reshape(-1)] if len(numbers) else np.zeros(0, np.int64)
+        _, one, kind = np.unique(codes(events["phase"], events["step"]), return_index=True, return_inverse=True)
+        pairs = zip(events["phase"][one].tolist(), events["step"][one].tolist(), strict=True)
+        return np.array([self._keys.get(pair, -1) for pair in pairs], np.int64)[kind]
 
     @cached_property
     def spans(self) -> Spans:
         words = {word: number for number, word in enumerate(self.trace.strings)}
         rows = self.timeline.spans
-        passes = [self._keys.get((words[s.phase], -1 if s.step is None else s.step), -1) for s in rows]
-        rank, enter, leave, before = (np.array([getattr(span, name) for span in rows], np.int64)
-                                      for name in ("rank", "enter", "leave", "before"))
-        return Spans(rank, enter, leave, before, np.array(passes, np.int64))
+        rank, phase, step, _, _, before, enter, leave = zip(*rows, strict=True) if rows else ((),) * 8
+        passes = [self._keys.get((words[word], -1 if number is None else number), -1)
+                  for word, number in zip(phase, step, strict=True)]
+        columns = (np.array(column, np.int64) for column in (rank, enter, leave, before, passes))
+        return Spans(*columns)
 
     @cached_property
     def rows(self) -> list[Pass]:

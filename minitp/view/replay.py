@@ -8,7 +8,6 @@ measured, and no place of minitp puts the two into one column.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from minitp.errors import ConfigError
 from minitp.plan.collectives import MODELS, best
 from minitp.plan.links import LINKS, Link
-from minitp.trace.timeline import LAST, ROOT, is_root, waits_for
+from minitp.trace.timeline import LAST, ROOT, codes, is_root, waits_for
 from minitp.trace.wording import count, duration, plain
 from minitp.view.passes import Pass, Passes
 
@@ -25,7 +24,7 @@ MOST_RANKS = 64                    # of the curve over ranks
 
 @dataclass(frozen=True)
 class Replay:
-    """What the model gives: one entry per token, ns, means over the ranks; `computing` is the measured one.
+    """What the model gives: one entry per token, ns, means over the ranks.
 
     end     (tokens,) when the last rank leaves the token's last sync, ns after the first token began
     enter, ready, leave   per replayed event, on the same clock; `event` is its number in the trace
@@ -41,8 +40,10 @@ class Replay:
     leave: np.ndarray
 
     @property
-    def computing(self) -> np.ndarray:
-        return np.array([row.computing for row in self.tokens])
+    def passes(self) -> list[Pass]:
+        """The tokens with the model's waiting and moving in place of the measured."""
+        return [row._replace(waiting=waiting, moving=moving) for row, waiting, moving in
+                zip(self.tokens, self.waiting.tolist(), self.moving.tolist(), strict=True)]
 
 
 def can_replay(passes: Passes) -> str:
@@ -57,24 +58,47 @@ def can_replay(passes: Passes) -> str:
     return ""
 
 
-def replay(passes: Passes, link: Link) -> Replay:
-    """The tokens of the run with every collective taking the modeled time. ConfigError where `can_replay` objects."""
-    why = can_replay(passes)
-    if why:
-        raise ConfigError(why)
-    trace, chosen = passes.trace, _chosen(passes)
-    own, rank, sync = _own_work(passes, chosen), trace.events["rank"][chosen], passes.timeline.sync[chosen]
-    enter, ready, leave = _run(own, rank, sync, waits_for(trace)[chosen], is_root(trace)[chosen],
-                               _costs(passes, chosen, link))
-    tokens, ranks = passes.tokens, max(len(trace.ranks), 1)
+@dataclass(frozen=True)
+class Script:
+    """What of a run stays the same on every link; one entry per replayed event, ordered by rank and time.
+
+    own     ns of a rank's own work before the event
+    groups  the events of each sync, in an order in which they can be worked out one after the other
+    rule    LAST, ROOT, … as in `minitp.trace.timeline`; at_root: the event's rank is the root
+    """
+    passes: Passes
+    event: np.ndarray
+    own: np.ndarray
+    first: np.ndarray               # whether it is its rank's first
+    groups: list[list[int]]
+    rule: np.ndarray
+    at_root: np.ndarray
+
+    @classmethod
+    def of(cls, passes: Passes) -> "Script":
+        """ConfigError where `can_replay` objects, or where ranks call the same collectives in different orders."""
+        why = can_replay(passes)
+        if why:
+            raise ConfigError(why)
+        trace, chosen = passes.trace, _chosen(passes)
+        first = np.diff(trace.events["rank"][chosen], prepend=-1) != 0
+        return cls(passes, chosen, _own_work(passes, chosen), first, _groups(passes.timeline.sync[chosen], first),
+                   waits_for(trace)[chosen], is_root(trace)[chosen])
+
+
+def replay(script: Script, link: Link) -> Replay:
+    """The tokens of the run with every collective taking the modeled time."""
+    passes = script.passes
+    enter, ready, leave = _run(script, _costs(script, link))
+    tokens, ranks = passes.tokens, max(len(passes.trace.ranks), 1)
     place = np.full(len(passes.rows), -1)
     place[[row.number for row in tokens]] = np.arange(len(tokens))
-    token = place[passes.of_event[chosen]]
+    token = place[passes.of_event[script.event]]
     end = np.zeros(len(tokens))
     np.maximum.at(end, token, leave)
     waiting, moving = (np.bincount(token, part, minlength=len(tokens)) / ranks
                        for part in (ready - enter, leave - ready))
-    return Replay(link, tokens, waiting, moving, end, chosen, enter, ready, leave)
+    return Replay(link, tokens, waiting, moving, end, script.event, enter, ready, leave)
 
 
 def _chosen(passes: Passes) -> np.ndarray:
@@ -90,56 +114,70 @@ def _own_work(passes: Passes, chosen: np.ndarray) -> np.ndarray:
     A rank begins as far behind the first one as it was measured to.
     """
     events = passes.trace.events
-    start = min((row.begin for row in passes.tokens), default=0)
+    start = min(row.begin for row in passes.tokens)
     order = np.lexsort((events["enter"], events["rank"]))
     rank, enter, leave = (events[name][order] for name in ("rank", "enter", "leave"))
     same = np.diff(rank, prepend=-1) == 0
-    before = np.where(same, np.concatenate([[0], leave[:-1]]), start)
-    gaps = np.cumsum(np.where(enter >= start, np.maximum(enter - np.maximum(before, start), 0), 0))
+    before = np.maximum(np.where(same, np.concatenate([[0], leave[:-1]]), start), start)
+    gaps = np.cumsum(np.where(enter >= start, np.maximum(enter - before, 0), 0))
     done = np.empty(len(order), np.int64)
     done[order] = gaps                                             # up to each event, over all ranks before it too
-    first = np.diff(events["rank"][chosen], prepend=-1) != 0
-    begins = {int(r): int(gaps[i - 1]) if i else 0 for i, r in zip(np.flatnonzero(~same), rank[~same], strict=True)}
+    owner = events["rank"][chosen]
+    starts = np.flatnonzero(~same)
     base = np.concatenate([[0], done[chosen][:-1]])
-    base[first] = [begins[r] for r in events["rank"][chosen][first].tolist()]
+    first = np.diff(owner, prepend=-1) != 0
+    at = starts[np.searchsorted(rank[starts], owner[first])]       # where this rank's events begin
+    base[first] = np.where(at > 0, gaps[at - 1], 0)
     return done[chosen] - base
 
 
-def _costs(passes: Passes, chosen: np.ndarray, link: Link) -> np.ndarray:
-    """The modeled time of each event's collective, ns."""
-    trace = passes.trace
-    size = np.bincount(passes.timeline.sync[chosen])[passes.timeline.sync[chosen]]
-    price = cache(lambda op, ranks, payload: best(op, ranks, payload, link)[1] * 1e9)
-    return np.array([price(op, ranks, payload) for op, ranks, payload in zip(
-        trace.words("op")[chosen].tolist(), size.tolist(), trace.events["payload"][chosen].tolist(), strict=True)])
-
-
-def _run(own: np.ndarray, rank: np.ndarray, sync: np.ndarray, rule: np.ndarray, root: np.ndarray, cost: np.ndarray
-         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Let the ranks go: a sync is worked out once every rank that takes part stands before it."""
-    work, price, until_last, until_root = own.tolist(), cost.tolist(), (rule == LAST).tolist(), (rule == ROOT).tolist()
+def _groups(sync: np.ndarray, first: np.ndarray) -> list[list[int]]:
+    """Let the ranks go: a sync can be worked out once every rank that takes part stands before it."""
     members: dict[int, list[int]] = {}
     for event, number in enumerate(sync.tolist()):
         members.setdefault(number, []).append(event)
-    syncs, is_first, at_root = sync.tolist(), (np.diff(rank, prepend=-1) != 0).tolist(), root.tolist()
-    enter, ready, leave = ([0.0] * len(work) for _ in range(3))
+    syncs, begins = sync.tolist(), [*first.tolist(), True]
     missing = {number: len(events) for number, events in members.items()}
-    standing = [event for event, first in enumerate(is_first) if first]
+    standing, groups = np.flatnonzero(first).tolist(), []
     while standing:
-        event = standing.pop()
-        enter[event] = work[event] + (0.0 if is_first[event] else leave[event - 1])
-        missing[syncs[event]] -= 1
-        if missing[syncs[event]]:
-            continue
-        group = members[syncs[event]]
-        last = max(enter[e] for e in group)
-        given = max((enter[e] for e in group if at_root[e]), default=0.0)
-        for e in group:
-            ready[e] = max(enter[e], last if until_last[e] else given if until_root[e] else 0.0)
-            leave[e] = ready[e] + price[e]
-        standing += [e + 1 for e in group if e + 1 < len(work) and not is_first[e + 1]]
-    if any(missing.values()):
+        number = syncs[standing.pop()]
+        missing[number] -= 1
+        if not missing[number]:
+            groups.append(members[number])
+            standing += [event + 1 for event in members[number] if not begins[event + 1]]
+    if len(groups) < len(members):
         raise ConfigError("this run can't be replayed: its ranks call the same collectives in different orders")
+    return groups
+
+
+def _costs(script: Script, link: Link) -> list[float]:
+    """The modeled time of each event's collective, ns."""
+    trace, sizes = script.passes.trace, np.empty(len(script.event), np.int64)
+    for group in script.groups:
+        sizes[group] = len(group)
+    op, payload = (trace.events[name][script.event] for name in ("op", "payload"))
+    _, one, kind = np.unique(codes(op, payload, sizes), return_index=True, return_inverse=True)
+    prices = [best(trace.strings[number], ranks, size, link)[1] * 1e9
+              for number, size, ranks in zip(*(column[one].tolist() for column in (op, payload, sizes)), strict=True)]
+    return np.array(prices)[kind].tolist()
+
+
+def _run(script: Script, price: list[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """When each event is entered, is ready and is left, ns since the first token began."""
+    work, begins = script.own.tolist(), script.first.tolist()
+    until_last, until_root = (script.rule == LAST).tolist(), (script.rule == ROOT).tolist()
+    at_root = script.at_root.tolist()
+    enter, ready, leave = ([0.0] * len(work) for _ in range(3))
+    for group in script.groups:
+        last = given = 0.0
+        for event in group:
+            arrival = enter[event] = work[event] + (0.0 if begins[event] else leave[event - 1])
+            last = arrival if arrival > last else last
+            given = arrival if at_root[event] else given
+        for event in group:
+            there = last if until_last[event] else given if until_root[event] else 0.0
+            ready[event] = there if there > enter[event] else enter[event]
+            leave[event] = ready[event] + price[event]
     return np.array(enter), np.array(ready), np.array(leave)
 
 

@@ -8,6 +8,7 @@ from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, plain, share
 from minitp.view.passes import Pass, Passes
 from minitp.view.replay import Replay
+from minitp.view.steps import Steps
 
 MOST_BARS = 5_000                  # that a chart in a browser can take
 MOST_LANES = 32                    # ranks drawn below one another
@@ -112,9 +113,12 @@ def _thinned(length: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 def modeled_groups(replay: Replay) -> list[Group]:
     """The overview of a replay: the same tokens, with the model's waiting and moving."""
-    rows = [row._replace(waiting=waiting, moving=moving) for row, waiting, moving in
-            zip(replay.tokens, replay.waiting.tolist(), replay.moving.tolist(), strict=True)]
-    return overview(rows)[0]
+    return overview(replay.passes)[0]
+
+
+def mean_of(replay: Replay) -> Group:
+    """All tokens of a replay as one bar: means over the tokens."""
+    return _group(replay.passes, 0)
 
 
 def modeled_detail(passes: Passes, replay: Replay, index: int) -> Bars:
@@ -151,6 +155,13 @@ def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
         last = f"; rank {timeline.sync_of(event).last_rank} came last" if kind == WAITING and not modeled else ""
         texts.append(f"rank {rank} {verbs[kind]} {duration(length)} {where}{last}")
     return texts
+
+
+def place_in_watch(steps: Steps, event: int) -> tuple[int, int]:
+    """(pass, sync) by which Watch knows an event; the first ones where it doesn't."""
+    found = np.argwhere(steps.cell == event)
+    sync = int(found[0, 0]) if len(found) else 0
+    return int(steps.pass_of[sync]) if len(steps) else 0, sync
 
 
 # --- words --------------------------------------------------------------------------------------------------------

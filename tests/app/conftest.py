@@ -10,6 +10,7 @@ import pytest
 
 from minitp.trace import Trace
 from tests.app.real_runs import tiny_run
+from tests.app.browser import chromium, tiny_play, watch  # noqa: F401  (a fixture is found by its name)
 from tests.needs import missing
 
 ROOT = Path(__file__).parents[2]

@@ -122,17 +122,16 @@ def test_the_settings_that_keep_it_safe_lie_beside_the_entry():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_ends_with_the_server(port, runs, tmp_path, number):
+def test_a_run_ends_with_the_server(chromium, port, runs, tmp_path, number):
     """Started by a real page in a real browser, which is closed before the server ends (F01, F02)."""
-    from tests.app.browser import browser
     server = Server(port, runs, tmp_path)
     try:
         server.wait_until_up()
-        with browser() as chromium:
-            page = chromium.new_page()
-            page.goto(f"{server.address}/run")
-            page.get_by_role("button", name="Start").click()
-            page.get_by_text("Running").or_(page.get_by_text("Starting the ranks")).first.wait_for()
+        page = chromium.new_page()
+        page.goto(f"{server.address}/run")
+        page.get_by_role("button", name="Start").click()
+        page.get_by_text("Running").or_(page.get_by_text("Starting the ranks")).first.wait_for()
+        page.close()
         assert processes(runs)
         server.process.send_signal(number)
         server.process.wait(15)

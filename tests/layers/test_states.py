@@ -203,6 +203,8 @@ def test_an_observer_sees_the_layers_arrays_and_they_stay(world):
         for rank, seen in enumerate(ranks):
             assert seen["changed"] == []
             h, k, f = len(placement.heads.of(rank)), len(placement.kv_heads(rank)), len(placement.ffn.of(rank))
+            scores = seen["shapes"].pop("layers.1.attention scores", None)
+            assert scores == ([1, 1, 3 * h, 3] if h else None)       # of the one kv head: its query heads × tokens
             assert {name: shape for name, shape in seen["shapes"].items() if name.startswith("layers.1.")} == {
                 "layers.1.attention_norm x": [1, 3, 6], "layers.1.attention_norm inverse": [1, 3, 1],
                 "layers.1.attention.qkv x": [1, 3, 6], "layers.1.attention query": [1, h, 3, 4],
@@ -211,6 +213,6 @@ def test_an_observer_sees_the_layers_arrays_and_they_stay(world):
                 "layers.1.mlp_norm x": [1, 3, 6], "layers.1.mlp_norm inverse": [1, 3, 1],
                 "layers.1.mlp.gate_up x": [1, 3, 6], "layers.1.mlp gate": [1, 3, f], "layers.1.mlp up": [1, 3, f],
                 "layers.1.mlp h": [1, 3, f], "layers.1.mlp.down x": [1, 3, f]}
-            assert {"embedding ids" if embedding == "vocab" else "embedding columns", "norm x", "head x"} <= set(
-                seen["shapes"])
+            assert {"norm x", "head logits"} | ({"embedding ids", "head x"} if embedding == "vocab" else
+                                                {"embedding columns", "head columns"}) <= set(seen["shapes"])
             assert np.array_equal(seen["h"], seen["x"]) and np.array_equal(seen["last"], ranks[0]["last"])

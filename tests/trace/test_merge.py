@@ -141,19 +141,25 @@ def test_the_most_crowded_host_counts():
 
 def test_values_are_copies_and_spelled_out_at_the_end():
     def work(comm):
-        for array in (np.array([np.nan, np.inf, 1 / 3]), np.arange(5000.0).reshape(1, 5000), np.zeros((2, 0))):
+        for array in (np.array([np.nan, np.inf, 1 / 3]), np.arange(-4999.0, 1).reshape(1, 5000), np.zeros((2, 0))):
             whole = comm.broadcast(array if comm.rank == 0 else None, shape=array.shape, dtype=array.dtype, site="s",
                                    reason="r")
             whole += 1                                           # the trace must not see this
         comm.share([1], site="s", reason="control messages have no values")
         return collect(comm, comm.recorder, run_info(comm, argv=[]))
 
-    values = on_threads(2, work, keep_values=True)[0].values
+    trace = on_threads(2, work, keep_values=True)[0]
+    values = trace.values
     assert [value["event"] for value in values] == [0, 1, 2, 5, 6, 7]
-    assert values[3]["after"] == {"shape": [3], "data": [None, None, 0.333333]}
-    assert values[4]["after"]["block"] == 79 and len(values[4]["after"]["maxima"]) == 64
-    assert values[4]["after"]["maxima"][:2] == [78, 157] and values[4]["after"]["maxima"][-1] == 4999
-    assert values[5]["after"] == {"shape": [2, 0], "data": []}
+    assert [value.get("after_of") for value in values] == [None, None, None, 0, 1, 2]
+    assert values[0]["after"] == {"shape": [3], "data": [None, None, 0.333333]}
+    assert values[1]["after"] == {"shape": [5000], "row": 0, "block": 313, "first": [-4999, -4998, -4997, -4996],
+                                  "maxima": [float(f"{4999 - 313 * n:.3g}") for n in range(16)]}
+    assert values[2]["after"] == {"shape": [2, 0], "data": []}
+    for event in (0, 5):
+        assert trace.value(event)[0] is None and trace.value(event)[1].first[2] == 0.333333
+    assert trace.value(6)[1].cells.shape == (1, 16) and not trace.value(6)[1].whole
+    assert trace.value(7)[1].cells.shape == (2, 0)
 
 
 # --- messages ------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def test_numbers_and_words_belong_together(choice, ranks, config):
     gates = [row for part in PARTS for row in rows(plan, part) if row.kind == "sync"]
     assert [row.why for row in gates] == [sync.why for sync in plan.syncs]
     assert f"{plan.per_layer} sync" in verdict(plan, usual)
-    assert comparison(plan, usual)[0]["your choice"] == str(plan.per_layer)
+    assert comparison(plan, usual)[0]["yours"] == str(plan.per_layer)
     assert table(plan)
 
 

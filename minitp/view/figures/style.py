@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from minitp.trace.wording import plain
 from minitp.view.colors import GREY
+from minitp.view.timeline import MOVING, WAITING
 
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
@@ -20,27 +21,22 @@ def unit_for(ns: float) -> tuple[float, str]:
     return next(((factor, unit) for factor, unit in UNITS if ns >= factor), UNITS[-1])
 
 
-def solid(color: str) -> dict[str, Any]:
-    """Computing."""
-    return {"color": color, "line": {"width": 0}}
+def marker(kind: int, color: str, ink: str) -> dict[str, Any]:
+    """How a bar looks: COMPUTING solid, WAITING hatched, MOVING in ink, whose grey outline stays legible where the
+    theme changes and the figure isn't drawn anew."""
+    if kind == MOVING:
+        return {"color": ink, "line": {"width": 0.5, "color": GREY}}
+    pattern = {"shape": "/", "size": 5, "solidity": 0.35, "fillmode": "replace", "fgcolor": color}
+    return {"color": color, "line": {"width": 0}} | ({"pattern": pattern} if kind == WAITING else {})
 
 
-def hatched(color: str) -> dict[str, Any]:
-    """Waiting."""
-    return {"color": color, "line": {"width": 0},
-            "pattern": {"shape": "/", "size": 5, "solidity": 0.35, "fillmode": "replace", "fgcolor": color}}
-
-
-def inked(ink: str) -> dict[str, Any]:
-    """Moving: the outline stays legible where the theme changes and the figure isn't drawn anew."""
-    return {"color": ink, "line": {"width": 0.5, "color": GREY}}
-
-
-def laid_out(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
-    """The common layout: legend below, so that it fits on a phone; narrow margins; room for names."""
-    figure.update_layout(height=height, margin={"l": 8, "r": 8, "t": 24, "b": 8}, dragmode="pan", bargap=0.25,
-                         legend={"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
-                         hoverlabel={"align": "left"}, **layout)
-    figure.update_xaxes(automargin=True)
-    figure.update_yaxes(automargin=True)
+def laid_out(figure: go.Figure, height: int, *, legend: int = 1, **layout: Any) -> go.Figure:
+    """The common layout of a figure of `height` px: narrow margins, and below the axis the legend, which on a phone
+    takes up to `legend` lines."""
+    figure.update_layout(height=height + 24 * legend, margin={"l": 8, "r": 8, "t": 28, "b": 56 + 24 * legend},
+                         dragmode="zoom", bargap=0.25, hoverlabel={"align": "left"}, **layout)
+    figure.update_layout(legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "xref": "container",
+                                 "x": 0.01, "xanchor": "left", "traceorder": "normal"})
+    figure.update_xaxes(automargin=False, title_standoff=8)
+    figure.update_yaxes(automargin=True, fixedrange=True)
     return figure

@@ -73,7 +73,8 @@ function combining(model, sync, here) {
 
 // y[0] with its true terms, where they were kept.
 function equation(model, sync) {
-  const first = Array.from({ length: model.ranks }, (_, rank) => sync.slot("first", rank)).filter(slot => slot && slot.cols);
+  const kept = Array.from({ length: model.ranks }, (_, rank) => sync.slot("first", rank));
+  const first = kept.filter(slot => slot && slot.cols);
   const sum = sync.slot("sum", -1);
   if (sync.before !== "partial" || first.length < 2 || !sum || !sum.cols) return "";
   const terms = first.map(slot => slot.at(0, 0)).map(x => x < 0 ? `(${three(x)})` : three(x));

@@ -1,5 +1,6 @@
 // Two clocks over the same places. A place is (sync, phase, t): where the run stands, t in 0..1 within the phase.
-// Steps: every phase takes its fixed time. Measured: a sync's moments on the run's own clock, in ns since its pass began.
+// Steps: every phase takes its fixed time. Measured: a sync's moments on the run's own clock, in ns since its pass
+// began.
 
 const PHASES = ["compute", "arriving", "combine", "after"];
 const PHASE_MS = [700, 600, 600, 500];

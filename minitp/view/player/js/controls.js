@@ -6,11 +6,13 @@ const BUTTONS = {
   "phase-back": { type: "phase", by: -1 }, "phase-next": { type: "phase", by: 1 },
   "layer-down": { type: "layer", by: -1 }, "layer-up": { type: "layer", by: 1 },
   play: { type: "play" }, "speed-1": { type: "speed", value: 1 }, "speed-2": { type: "speed", value: 2 },
-  "speed-4": { type: "speed", value: 4 }, clock: { type: "clock" }, cut: { type: "cut" }, toggle: { type: "toggle" },
+  "speed-4": { type: "speed", value: 4 },
+  clock: { type: "clock" }, cut: { type: "cut" }, toggle: { type: "toggle" },
 };
 const KEYS = {
-  ArrowRight: "next", ArrowLeft: "back", ArrowUp: "layer-up", ArrowDown: "layer-down", " ": "play", Home: "home", End: "end",
-  ".": "phase-next", ",": "phase-back", 1: "speed-1", 2: "speed-2", 4: "speed-4", c: "clock", x: "cut", a: "toggle",
+  ArrowRight: "next", ArrowLeft: "back", ArrowUp: "layer-up", ArrowDown: "layer-down", Home: "home", End: "end",
+  " ": "play", ".": "phase-next", ",": "phase-back", 1: "speed-1", 2: "speed-2", 4: "speed-4",
+  c: "clock", x: "cut", a: "toggle",
 };
 const SHIFTED = { ArrowRight: "token-next", ArrowLeft: "token-back" };
 
@@ -42,7 +44,8 @@ function listen(root, act, extra) {
 }
 
 function createControls(root, parts, model, act) {
-  const buttons = Object.fromEntries(Array.from(root.querySelectorAll("[data-act]"), button => [button.dataset.act, button]));
+  const found = Array.from(root.querySelectorAll("[data-act]"), button => [button.dataset.act, button]);
+  const buttons = Object.fromEntries(found);
   const lanes = Array.from({ length: model.ranks }, (_, rank) => {
     const button = element("button", { type: "button", class: "lane" }, `rank ${rank}`);
     button.style.setProperty("--hue", rankHue(rank));

@@ -1,20 +1,20 @@
 // One line that says what the marks mean; only shapes that occur in this run.
 
+const LEGEND_BOX = "M2 3H18V13H2Z", LEGEND_BAR = "M1 3H19V13H1Z";
+
 function createLegend(list, model) {
   const ops = new Set();
   for (let k = 0; k < model.n; k++) ops.add(opKind(model.sync(k).op));
-  const box = "M2 3H18V13H2Z", marks = [
-    ["whole", [["path", { d: box, class: "whole" }]]], ["shard", [["path", { d: box, class: "shard" }]]],
-    ["partial sum", [["path", { d: box, class: "partial" }]]], ["not there yet", [["path", { d: box, class: "missing" }]]],
-    ["compute", [["rect", { x: 1, y: 3, width: 18, height: 10, class: "compute" }]]],
-    ["wait", [["path", { d: "M1 13L9 3M7 13L15 3M13 13L19 5.5", class: "wait" }]]],
-    ["move", [["rect", { x: 1, y: 3, width: 18, height: 10, class: "ink" }]]],
-    ["now", [["path", { d: "M10 0V16", class: "playhead" }]]],
-    ...Array.from(ops).filter(kind => BEADS[kind]).map(kind => [kind, [["path", { d: BEADS[kind], class: "ink", transform: "translate(10 8) scale(5)" }]]]),
+  const marks = [
+    ["whole", LEGEND_BOX, "whole"], ["shard", LEGEND_BOX, "shard"], ["partial sum", LEGEND_BOX, "partial"],
+    ["not there yet", LEGEND_BOX, "missing"], ["compute", LEGEND_BAR, "compute"],
+    ["wait", "M1 13L9 3M7 13L15 3M13 13L19 5.5", "wait"], ["move", LEGEND_BAR, "ink"], ["now", "M10 0V16", "playhead"],
+    ...Array.from(ops).filter(kind => BEADS[kind]).map(kind => [kind, BEADS[kind], "ink", "translate(10 8) scale(5)"]),
   ];
-  list.replaceChildren(...marks.map(([text, shapes]) => {
-    const item = element("li"), mark = svgElement("svg", { width: 20, height: 16, viewBox: "0 0 20 16", "aria-hidden": "true" });
-    mark.append(...shapes.map(([name, attributes]) => svgElement(name, attributes)));
+  list.replaceChildren(...marks.map(([text, d, name, transform]) => {
+    const item = element("li"), shape = svgElement("path", { d, class: name, ...(transform ? { transform } : {}) });
+    const mark = svgElement("svg", { width: 20, height: 16, viewBox: "0 0 20 16", "aria-hidden": "true" });
+    mark.append(shape);
     item.append(mark, text);
     return item;
   }));

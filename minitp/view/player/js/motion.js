@@ -20,8 +20,9 @@ function createMotion() {
         way = null;
         return state;
       }
-      const eased = share * share * (3 - 2 * share), between = name => way.from[name] + eased * (way.to[name] - way.from[name]);
-      return { ...state, ...(state.playing ? {} : placeOf(between("number"), n)), cut: between("cut") };
+      const eased = share * share * (3 - 2 * share);
+      const on = name => way.from[name] + eased * (way.to[name] - way.from[name]);
+      return { ...state, ...(state.playing ? {} : placeOf(on("number"), n)), cut: on("cut") };
     },
   };
 }

@@ -1,8 +1,10 @@
 // "Save picture": the scene and its caption as one SVG that needs no style sheet, or the same as PNG.
 
-const STYLED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
-  "stroke-opacity", "opacity", "font-family", "font-size", "font-weight", "font-style", "text-anchor", "dominant-baseline",
-  "visibility", "display"];
+const STYLED = [
+  "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
+  "stroke-opacity", "opacity", "font-family", "font-size", "font-weight", "font-style", "text-anchor",
+  "dominant-baseline", "visibility", "display",
+];
 
 function pictureOf(svg, title, caption, theme) {
   const { width, height } = svg.getBoundingClientRect(), copy = svg.cloneNode(true);
@@ -10,10 +12,13 @@ function pictureOf(svg, title, caption, theme) {
   const lines = wrapped(caption, Math.max(Math.floor((width - 32) / 7), 20));
   const all = Math.ceil(height + 72 + 20 * lines.length), wide = Math.ceil(width + 32);
   const picture = svgElement("svg", { xmlns: SVG, width: wide, height: all, viewBox: `0 0 ${wide} ${all}` });
-  const text = (x, y, size, weight, words) => svgElement("text", { x, y, fill: theme.text, "font-family": theme.font, "font-size": size, "font-weight": weight }, words);
+  const text = (y, size, weight, words) => svgElement("text", {
+    x: 16, y, fill: theme.text, "font-family": theme.font, "font-size": size, "font-weight": weight,
+  }, words);
   for (const [name, value] of Object.entries({ x: 16, y: 48, width, height })) copy.setAttribute(name, value);
-  picture.append(svgElement("rect", { width: wide, height: all, fill: theme.background }), text(16, 30, 16, 700, title), copy);
-  lines.forEach((line, index) => picture.append(text(16, height + 68 + 20 * index, 13, 400, line)));
+  const paper = svgElement("rect", { width: wide, height: all, fill: theme.background });
+  picture.append(paper, text(30, 16, 700, title), copy);
+  lines.forEach((line, index) => picture.append(text(height + 68 + 20 * index, 13, 400, line)));
   return { text: new XMLSerializer().serializeToString(picture), width: wide, height: all };
 }
 
@@ -30,7 +35,8 @@ function wrapped(text, longest) {
   const lines = [""];
   for (const word of text.split(" ")) {
     const line = lines[lines.length - 1];
-    if (line && line.length + word.length >= longest) lines.push(word); else lines[lines.length - 1] = line ? `${line} ${word}` : word;
+    if (line && line.length + word.length >= longest) lines.push(word);
+    else lines[lines.length - 1] = line ? `${line} ${word}` : word;
   }
   return lines;
 }

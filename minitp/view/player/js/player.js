@@ -27,6 +27,8 @@ function createPlayer(root, play, host) {
     theme: readTheme(root), open: openSync, pin: what => act({ type: "pin", what }),
     hover: what => { hover = what; wake(); },
   };
+  setText(parts.notes, host.notes ? (model.run.notes || []).join("\n") : "");
+  setHidden(parts.notes, !parts.notes.textContent);
   const draws = mountParts(root, parts, model, act, view);
   let scene = createScene(parts.scene, model, view);
 
@@ -52,8 +54,7 @@ function createPlayer(root, play, host) {
     setAttribute(parts.scene, "height", Math.ceil(height));
     setAttribute(parts.scene, "aria-label", scene.describe(state));
     setAttribute(root, "data-focus", card ? card.focus : "");
-    const pass = model.sync(state.sync).pass;
-    setAttribute(root, "data-state", `token=${pass};sync=${state.sync};phase=${state.phase};playing=${Number(state.playing)};clock=${state.clock}`);
+    setAttribute(root, "data-state", stateWords(model, state));
   }
   function retheme() {
     view.theme = readTheme(root);
@@ -74,6 +75,11 @@ function createPlayer(root, play, host) {
       parts.scene.replaceChildren();
     },
   };
+}
+
+// For tests: token is the pass in this play, sync the number in it.
+function stateWords(model, { sync, phase, playing, clock }) {
+  return `token=${model.sync(sync).pass};sync=${sync};phase=${phase};playing=${Number(playing)};clock=${clock}`;
 }
 
 function mountParts(root, parts, model, act, view) {
@@ -103,8 +109,9 @@ function extraButtons(parts, model, act, host, view) {
     }
   };
   return {
-    tour: () => act({ type: "card", index: act.state().card ?? 0 }), "card-next": () => card(1), "card-back": () => card(-1),
-    "card-leave": () => act({ type: "card", index: null }), png: () => save("png"), svg: () => save("svg"),
+    tour: () => act({ type: "card", index: act.state().card ?? 0 }),
+    "card-next": () => card(1), "card-back": () => card(-1), "card-leave": () => act({ type: "card", index: null }),
+    png: () => save("png"), svg: () => save("svg"),
     link: async () => tell(await copyText(host.link(keysOf(model, act.state())))),
   };
 }

@@ -109,7 +109,8 @@ function placeWindow(mark, whole, part) {
 }
 
 function axisTitle(model, pass, isLong, from, to) {
-  const part = isLong ? ` · above: the whole pass, below: sync points ${from - pass.first + 1}–${to - pass.first + 1}` : "";
+  const numbers = `${from - pass.first + 1}–${to - pass.first + 1}`;
+  const part = isLong ? ` · above: the whole pass, below: sync points ${numbers}` : "";
   return `Measured time of this pass, ${duration(passNs(model, pass.index))} in all${part}. Drag to scrub.`;
 }
 

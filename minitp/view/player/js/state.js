@@ -6,8 +6,8 @@ const REST = { phase: 3, t: 1 };
 function initialState(model) {
   const pass = model.passes.find(pass => pass.phase !== "load" && pass.count) || { first: 0 };
   return {
-    sync: clamp(pass.first, 0, model.n - 1), ...REST, clock: "steps", speed: 1, playing: false, cut: 1, toggle: "after",
-    pinned: null, lane: 0, card: null,
+    sync: clamp(pass.first, 0, model.n - 1), ...REST, clock: "steps", speed: 1, playing: false, cut: 1,
+    toggle: "after", pinned: null, lane: 0, card: null,
   };
 }
 
@@ -27,8 +27,8 @@ const ACTIONS = {
   home: model => goTo(model, 0),
   end: model => goTo(model, model.n - 1),
   seek: (model, state, action) => ({ ...seek(model, state, action), playing: false }),
-  time: (model, state, { pass, ns }) => ({ ...placeAt(model, clamp(pass, 0, model.passes.length - 1), ns), playing: false }),
-  play: (model, state) => ({ playing: !state.playing, ...(!state.playing && atEnd(model, state) ? beginning(model) : {}) }),
+  time: (model, state, { pass, ns }) => timeIn(model, clamp(pass, 0, model.passes.length - 1), ns),
+  play: (model, state) => playOrPause(model, state),
   pause: () => ({ playing: false }),
   tick: (model, state, { ms }) => tick(model, state, ms),
   speed: (model, state, { value }) => ({ speed: clamp(finite(value, 1), 1, 4) }),
@@ -45,8 +45,14 @@ function goTo(model, sync) {
   return { sync: clamp(sync, 0, model.n - 1), playing: false };
 }
 
-function beginning(model) {
-  return { sync: initialState(model).sync, phase: 0, t: 0 };
+function timeIn(model, pass, ns) {
+  return model.passes[pass].count ? { ...placeAt(model, pass, ns), playing: false } : {};
+}
+
+// Play at the end starts over.
+function playOrPause(model, state) {
+  const start = { sync: initialState(model).sync, phase: 0, t: 0 };
+  return { playing: !state.playing, ...(!state.playing && atEnd(model, state) ? start : {}) };
 }
 
 function atEnd(model, state) {
@@ -67,7 +73,8 @@ function tokenBy(model, state, by) {
   return goTo(model, to.first + Math.min(state.sync - from.first, to.count - 1));
 }
 
-// The same part of the next layer up or down. What has no layer lies below the first (embedding) or above the last (head).
+// The same part of the next layer up or down. What has no layer lies below the first (embedding) or above the last
+// (head).
 function layerBy(model, state, by) {
   const here = model.sync(state.sync), pass = model.passes[here.pass];
   for (let k = state.sync + by; k >= pass.first && k < pass.first + pass.count; k += by) {
@@ -80,7 +87,9 @@ function layerBy(model, state, by) {
 
 function seek(model, state, { sync, phase, t, clock }) {
   const to = { sync: clamp(Math.trunc(finite(sync, state.sync)), 0, model.n - 1) };
-  if (Number.isFinite(phase)) Object.assign(to, { phase: clamp(Math.trunc(phase), 0, 3), t: clamp(finite(t, 1), 0, 1) });
+  if (Number.isFinite(phase)) {
+    Object.assign(to, { phase: clamp(Math.trunc(phase), 0, 3), t: clamp(finite(t, 1), 0, 1) });
+  }
   if (clock) to.clock = clock === "measured" ? "measured" : "steps";
   return to;
 }
@@ -97,9 +106,9 @@ function openCard(model, state, index) {
   const number = clamp(index, 0, model.tour.length - 1), card = model.tour[number];
   if (!card) return {};
   const cut = card.cut === 0 || card.cut === 1 ? { cut: card.cut } : {};
-  return { ...seek(model, state, { ...card, t: 1, clock: card.clock }), ...cut, card: number, playing: false, pinned: null };
+  return { ...seek(model, state, { ...card, t: 1 }), ...cut, card: number, playing: false, pinned: null };
 }
 
 function samePin(one, other) {
-  return Boolean(one && other) && one.kind === other.kind && one.rank === other.rank && one.index === other.index;
+  return Boolean(one && other) && JSON.stringify(one) === JSON.stringify(other);
 }

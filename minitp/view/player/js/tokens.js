@@ -15,7 +15,7 @@ function createTokens(strip, model, act) {
   strip.replaceChildren();
   for (const pass of model.passes) {
     const made = { pass, reads: [], writes: null };
-    if (pass.phase === "load") made.writes = chip(pass, "load", "load", "Loading: each rank gets its slice of the weights");
+    if (pass.phase === "load") made.writes = chip(pass, "load", "load", "Loading: each rank gets its slice");
     if (pass.phase === "prefill") made.reads = model.prompt.map(word => chip(pass, word, "prompt"));
     if (pass.phase !== "load") made.writes = chip(pass, pass.text || partName(pass.phase), "new");
     chips.push(made);

@@ -28,7 +28,8 @@ function drawChoices(parts, card, choice) {
   parts["tour-choices"].replaceChildren(...(isAsked ? card.choices || [] : []).map((text, index) => {
     const mark = !isAnswered ? "" : index === card.answer ? " right" : index === choice ? " other" : "";
     const sign = mark === " right" ? "✓ " : mark === " other" ? "✗ " : "";
-    return element("button", { type: "button", class: `choice${mark}`, "data-choice": index, "aria-pressed": index === choice }, sign + text);
+    const pressed = index === choice, attributes = { type: "button", class: `choice${mark}`, "data-choice": index };
+    return element("button", { ...attributes, "aria-pressed": pressed }, sign + text);
   }));
   const verdict = choice === card.answer ? "Yes. " : "Not this time. ";
   setText(parts["tour-reveal"], isAsked && isAnswered ? verdict + (card.reveal || "") : "");

@@ -56,6 +56,10 @@ function size(count) {
   return count < 999.5e12 ? `${three(count / 1e12)} TB` : `${grouped(Math.round(count / 1e12))} TB`;
 }
 
+function counted(number, noun) {
+  return `${grouped(number)} ${noun}${number === 1 ? "" : /s$/.test(noun) ? "es" : "s"}`;
+}
+
 function dimensions(shape) {
   return shape.join("×") || "–";
 }

@@ -7,10 +7,10 @@ const MOST_ROWS = 6;
 function boxOf(kit, group, o, w, h) {
   const inner = svgNode(group, "svg", { x: 0, y: 0, width: w, height: h, overflow: "hidden" });
   const box = svgNode(group, "rect", { x: -1.5, y: -1.5, width: w + 3, height: h + 3, rx: 3, fill: "none" });
-  const set = (state) => {
+  const set = (state, lit) => {
     const line = outlineOf(kit.look, state, o.rank);
     put(box, "stroke", line.stroke);
-    put(box, "stroke-width", line.width);
+    put(box, "stroke-width", lit ? 4 : line.width);
     put(box, "stroke-dasharray", line.dash);
   };
   return { inner, set };
@@ -68,7 +68,8 @@ function cellsInto(kit, parent, o, rows, w, cellHeight) {
 
 /** A weight shard: one picture; while it is being used a line sweeps over the column that is multiplied just now. */
 function matrixBlock(kit, o) {
-  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, stage: o.stage };
+  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns,
+    shrink: o.shrink ?? 1 };
   let group, set, picture, sweep, inner;
   block.build = (parent) => {
     group = svgNode(parent, "g", {});
@@ -93,12 +94,16 @@ function matrixBlock(kit, o) {
     sweep = svgNode(group, "rect", { x: 0, y: -3, width: 3, height: h + 6, rx: 1.5, fill: kit.look.ink, opacity: 0 });
     if (o.what) kit.know(group, o.what, { w, h, array: o.array, rows: o.array ? o.array.rows : 0 });
   };
+  /** What stays where it came from: the same cells, faint. */
+  block.ghost = (parent, x, y) => o.array && svgNode(parent, "image", { x, y, width: w * block.shrink, height: h * block.shrink,
+    preserveAspectRatio: "none", opacity: 0.25,
+    href: heatPicture(o.key, o.array, kit.look.grey, o.largest, kit.look.paper, false) });
   block.frame = (at) => {
     const s = at.stage(o.stage);
     put(picture, "opacity", at.moment.cut < 1 || s > 0 ? 1 : 0.45);
     put(sweep, "x", mix(0, w - 3, s));
     put(sweep, "opacity", s > 0 && s < 1 && o.sweeps !== false ? 0.85 : 0);
-    set(o.state);
+    set(o.state, at.lit && at.lit.kind === "shard" && at.lit.rank === o.rank && at.lit.name === o.what?.name);
   };
   return block;
 }

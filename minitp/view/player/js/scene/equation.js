@@ -1,7 +1,7 @@
 // One element of the result, with its true numbers: whose terms they are, and why their sum can't wait.
 
 /** Pieces of a line: [{text, rank?, bold?, muted?}], laid out and wrapped to `width`; returns the height. */
-function piecesInto(parent, kit, pieces, width) {
+function lineInto(parent, kit, pieces, width) {
   const { look } = kit, line = 30;
   let x = 0, y = 16;
   const placed = [];
@@ -17,10 +17,10 @@ function piecesInto(parent, kit, pieces, width) {
     const text = svgNode(group, "text", { x: 0, y: 0, "font-size": size, fill: piece.muted ? look.muted : look.ink,
       ...(bold ? { "font-weight": 600 } : {}) }, piece.text);
     if (piece.rank !== undefined) {
-      svgNode(group, "rect", { x: 0, y: 4, width: w, height: 3, rx: 1.5, fill: rankHue(piece.rank) });
+      piece.line = svgNode(group, "rect", { x: 0, y: 4, width: w, height: 3, rx: 1.5, fill: rankHue(piece.rank) });
       kit.know(group, { kind: "term", rank: piece.rank, slot: "in" }, { plain: true });
     }
-    placed.push({ ...piece, group, textNode: text });
+    placed.push({ ...piece, textNode: text });
     x += w + (piece.gap ?? 6);
   }
   return { height: y + 8, placed };
@@ -28,43 +28,50 @@ function piecesInto(parent, kit, pieces, width) {
 
 /** The equation strip: {height, frame(moment)}. */
 function equationInto(parent, kit, spec, state, width, index) {
-  const { ranks, sync, look } = kit, values = ranks.map((rank) => termValue(sync, rank, index)), sum = sumValue(sync, index);
+  const { ranks, sync } = kit, values = ranks.map((rank) => termValue(sync, rank, index)), sum = sumValue(sync, index);
   const symbol = spec.gate?.symbol ?? "y", isSum = spec.gate?.kind === "sum" || spec.gate?.kind === "cut";
   if (isSum && values.every((value) => value !== null)) {
     return state.toggle === "before" && sync.slot("act", -1) ? beforeInto(parent, kit, symbol, width)
       : sumInto(parent, kit, spec, symbol, values, sum, width, index);
   }
-  return sentenceInto(parent, kit, [spec.says ?? sync.reason], width, look);
+  if (isSum) return gateWordsInto(parent, kit, spec, width);
+  const unknown = kit.model.run.values === "none" ? " This run kept no values: shapes only." : "";
+  return sentenceInto(parent, kit, (spec.says ?? `${sync.reason}.`) + unknown, width);
 }
 
 function sumInto(parent, kit, spec, symbol, values, sum, width, index) {
-  const { ranks, sync } = kit, decimals = spec.decimals, broken = Boolean(sync.broken), pieces = [];
+  const { ranks, sync } = kit, broken = Boolean(sync.broken), decimals = spec.decimals, pieces = [];
   pieces.push({ text: `${symbol}[${index}]`, bold: true }, { text: "=" });
   ranks.forEach((rank, i) => {
     if (i) pieces.push({ text: broken ? "or" : "+" });
     pieces.push({ text: numberWords(values[rank], decimals), rank, term: rank, bold: true });
   });
-  const rounded = (v) => Number(v.toFixed(decimals));
   if (!broken && sum !== null) {
-    const same = Math.abs(values.reduce((a, v) => a + rounded(v), 0) - rounded(sum)) < 0.5 * 10 ** -decimals;
-    pieces.push({ text: same ? "=" : "≈" }, { text: numberWords(sum, decimals), bold: true, total: true });
+    pieces.push({ text: addsUp(values, sum, decimals) ? "=" : "≈" }, { text: numberWords(sum, decimals), bold: true, total: true });
   }
-  const line = piecesInto(parent, kit, pieces, width);
-  const words = svgNode(parent, "g", {});
-  moveTo(words, 0, line.height + 2);
-  const texts = [0, 1].map((i) => svgNode(words, "text", { x: 0, y: 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
-  return {
-    height: line.height + 36,
-    frame(moment) {
-      for (const piece of line.placed) {
-        if (piece.term !== undefined) {
-          putText(piece.textNode, moment.ranks[piece.term].arrived ? piece.text : "?");
-        } else if (piece.total) putText(piece.textNode, moment.combine >= 0.6 ? piece.text : "?");
-      }
-      const lines = wrapText(gateSentence(kit, spec, moment), width, SMALL, kit.look.font).slice(0, 2);
-      texts.forEach((text, i) => putText(text, lines[i] ?? ""));
-    },
-  };
+  const line = lineInto(parent, kit, pieces, width);
+  const sentence = sentenceFrame(parent, kit, spec, width, line.height + 14);
+  return { height: line.height + (width < 420 ? 56 : 40), frame(moment, lit) {
+    for (const piece of line.placed) {
+      if (piece.term !== undefined) {
+        put(piece.line, "height", rankOf(lit) === piece.term ? 6 : 3);
+        putText(piece.textNode, moment.ranks[piece.term].arrived ? piece.text : "?");
+      } else if (piece.total) putText(piece.textNode, moment.combine >= 0.6 ? piece.text : "?");
+    }
+    sentence.frame(moment);
+  } };
+}
+
+/** Whether the rounded terms add up to the rounded sum. */
+function addsUp(values, sum, decimals) {
+  const rounded = (v) => Number(v.toFixed(decimals));
+  return Math.abs(values.reduce((a, v) => a + rounded(v), 0) - rounded(sum)) < 0.5 * 10 ** -decimals;
+}
+
+/** Decimals for an equation: three digits of the largest number, one more where only then the terms add up. */
+function equationDecimals(values, sum) {
+  const least = decimalsFor([...values, sum ?? 0]);
+  return [least, least + 1].find((decimals) => sum !== null && addsUp(values, sum, decimals)) ?? least;
 }
 
 /** act(a) + act(b) ≠ act(a + b), with the numbers of this sync. */
@@ -80,7 +87,7 @@ function beforeInto(parent, kit, symbol, width) {
   pieces.push({ text: "=" }, { text: numberWords(list[p], decimals), bold: true }, { text: "≠" },
     { text: `${name}(${numberWords(sumValue(sync, 0), inner)})`, bold: true }, { text: "=" },
     { text: numberWords(list[p + 1], decimals), bold: true }, { text: ": act after the sum", muted: true });
-  const line = piecesInto(parent, kit, pieces, width);
+  const line = lineInto(parent, kit, pieces, width);
   const words = svgNode(parent, "g", {});
   moveTo(words, 0, line.height + 2);
   const lines = wrapText(`${name} bends: the ${name} of a sum is not the sum of the ${name}s. What is next for ${symbol} bends too `
@@ -90,12 +97,31 @@ function beforeInto(parent, kit, symbol, width) {
   return { height: line.height + 36, frame() {} };
 }
 
-function sentenceInto(parent, kit, lines, width) {
-  const texts = [0, 1, 2].map((i) => svgNode(parent, "text", { x: 0, y: 14 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
-  return { height: 56, frame(moment) {
-    const wrapped = lines.flatMap((line) => wrapText(line, width, SMALL, kit.look.font)).slice(0, 3);
-    texts.forEach((text, i) => putText(text, wrapped[i] ?? ""));
+/** Who waits for whom, where the terms of the sum aren't known. */
+function gateWordsInto(parent, kit, spec, width) {
+  const words = svgNode(parent, "text", { x: 0, y: 14, "font-size": SMALL, fill: kit.look.ink }, fitText(
+    "The numbers of this sum were not kept: shapes only.", width, SMALL, kit.look.font));
+  const sentence = sentenceFrame(parent, kit, spec, width, 34);
+  return { height: 72, frame(moment) {
+    put(words, "opacity", 1);
+    sentence.frame(moment);
   } };
+}
+
+/** The sentence about the gate, up to three lines from `y` on. */
+function sentenceFrame(parent, kit, spec, width, y) {
+  const texts = [0, 1, 2].map((i) => svgNode(parent, "text", { x: 0, y: y + 16 * i, "font-size": SMALL, fill: kit.look.muted }, ""));
+  return { frame(moment) {
+    const lines = wrapText(gateSentence(kit, spec, moment), width, SMALL, kit.look.font).slice(0, texts.length);
+    texts.forEach((text, i) => putText(text, lines[i] ?? ""));
+  } };
+}
+
+/** Words instead of an equation: the scene's own, or the reason that the trace gives. */
+function sentenceInto(parent, kit, text, width) {
+  const lines = wrapText(text, width, SMALL, kit.look.font).slice(0, 6);
+  lines.forEach((line, i) => svgNode(parent, "text", { x: 0, y: 14 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, line));
+  return { height: 16 * lines.length + 8, frame() {} };
 }
 
 /** Who waits for whom, and for what. */

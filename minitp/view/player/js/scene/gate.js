@@ -1,147 +1,142 @@
 // The gate of a collective: it fills as ranks arrive, then adds (or lays side by side), then lets go.
 
-const FOOT = 48;                        // px below the lanes, where the terms come together
-
-/** What a rank's term is called inside the gate: the number that is being added, or the rank's name. */
-function termWords(kit, spec, rank, index) {
-  if (spec.gate.kind === "sum") {
-    const term = termValue(kit.sync, rank, index);
-    if (term !== null) return numberWords(term, spec.decimals);
-  }
-  return `rank ${rank}`;
-}
+const FOOT_HIGH = 48;                        // px below the lanes, where the terms come together
+const TERM_HIGH = 24;
 
 /** The exact element `index` of a rank's input, its last row; null where only maxima are known. */
 function termValue(sync, rank, index) {
-  const whole = sync.slot("in", rank), first = sync.slot("first", rank);
+  return elementOf(sync.slot("in", rank), sync.slot("first", rank), index);
+}
+
+/** The exact element of the result: of rank 0's part where it was cut after the sum. */
+const sumValue = (sync, index) => elementOf(sync.slot("out", -1) ?? (sync.op === "reduce_scatter" ? sync.slot("out", 0) : null),
+  sync.slot("sum", -1), index);
+
+function elementOf(whole, first, index) {
   if (whole && whole.kind === "f32" && index < whole.cols && whole.rows) return whole.at(whole.rows - 1, index);
-  return first && index < first.cols && first.rows ? first.at(first.rows - 1, index) : null;
+  return first && first.rows && index < first.cols ? first.at(first.rows - 1, index) : null;
 }
 
-function sumValue(sync, index) {
-  const out = sync.slot("out", -1), sum = sync.slot("sum", -1);
-  if (out && out.kind === "f32" && index < out.cols) return out.at(out.rows - 1, index);
-  return sum && index < sum.cols ? sum.at(sum.rows - 1, index) : null;
+/** What a rank's term is called inside the gate: the number that is being added, or the rank. */
+function termWords(kit, spec, rank, index) {
+  const term = spec.gate.kind === "sum" || spec.gate.kind === "cut" ? termValue(kit.sync, rank, index) : null;
+  return term === null ? `rank ${rank}` : numberWords(term, spec.decimals);
 }
 
-/** Where the gate's parts stand. `slots[rank]`, `meet[rank]`: a bar's place on arrival and where all come together. */
+/** Where the parts of an upright gate stand: a slot in each lane, the foot below the lanes. */
 function gatePlaces(kit, layout, spec) {
-  const { ranks, level } = kit, { gate } = layout, pad = 8, height = level.bare ? 16 : 24, w = gate.w - 2 * pad;
-  const top = layout.lanes[0].y - 4, foot = layout.bottom + (FOOT - 24) / 2 + 2;
-  const pieces = spec.gate.kind === "concat" || spec.gate.kind === "cut";
-  const share = w / ranks.length;
-  const slots = ranks.map((rank) => {
-    const lane = layout.lanes[rank], y = lane.y + lane.h / 2 - height / 2;
-    return spec.gate.kind === "concat" ? { x: gate.x + pad + rank * share, y, w: share - 2, h: height }
-      : { x: gate.x + pad, y, w, h: height };
-  });
-  const meet = slots.map((slot) => ({ ...slot, y: foot, h: 24 }));
-  const leave = ranks.map((rank) => (spec.gate.kind === "cut"
-    ? { x: gate.x + pad + rank * share, w: share - 2, h: height, y: slots[rank].y }
-    : { x: gate.x + pad, w, h: height, y: slots[rank].y }));
-  return { top, bottom: layout.bottom + FOOT, slots, meet, leave, foot, w, pad, pieces, share };
-}
-
-function gateInto(parent, kit, layout, spec, index) {
-  const { look, ranks, sync } = kit, places = gatePlaces(kit, layout, spec), { gate } = layout;
-  const group = svgNode(parent, "g", {}), alone = ranks.length === 1;
-  const frame = svgNode(group, "rect", { x: gate.x, y: places.top, width: gate.w, height: places.bottom - places.top, rx: 6,
-    fill: look.paper, "fill-opacity": 0.75, stroke: look.ink, "stroke-width": 3,
-    "stroke-dasharray": sync.broken ? "2 6" : "none" });
-  kit.know(frame, { kind: "gate" }, { plain: true });
-  const slots = ranks.map((rank) => bar(group, look, places.slots[rank], "empty", rank));
-  for (const rank of ranks.slice(1)) {
-    const above = places.slots[rank - 1], below = places.slots[rank];
-    if (spec.gate.kind !== "concat" && spec.gate.kind !== "none" && !kit.level.bare && !sync.broken) {
-      svgNode(group, "text", { x: gate.x + gate.w / 2, y: (above.y + above.h + below.y) / 2 + 5, "font-size": LARGE,
-        "font-weight": 600, "text-anchor": "middle", fill: look.ink }, "+");
-    }
-  }
-  svgNode(group, "path", { d: `M${gate.x} ${layout.bottom + 2}h${gate.w}`, stroke: look.ink, "stroke-width": 1,
-    opacity: 0.35 });
-  const foot = footInto(group, kit, layout, spec, places, index);
-  const flying = svgNode(parent, "g", {});
-  const terms = ranks.map((rank) => bar(flying, look, places.slots[rank], spec.gate.kind === "concat" ? "shard" : "partial",
-    rank, termWords(kit, spec, rank, index), kit));
-  const copies = ranks.map((rank) => bar(flying, look, places.slots[rank], spec.gate.kind === "concat" ? "shard" : "partial",
-    rank, "", kit));
-  const released = ranks.map((rank) => bar(flying, look, places.leave[rank], spec.gate.kind === "cut" ? "shard" : "whole",
-    rank, "", kit));
-  terms.forEach((term, rank) => kit.know(term.node, { kind: "term", rank, slot: "in" }, { plain: true }));
+  const { gate } = layout, pad = 8, w = gate.w - 2 * pad, h = kit.level.bare ? 16 : TERM_HIGH, top = layout.lanes[0].y - 4;
+  const share = w / kit.ranks.length, kind = spec.gate.kind, y = layout.bottom + (FOOT_HIGH - TERM_HIGH) / 2 + 2;
+  const middle = (rank) => layout.lanes[rank].y + layout.lanes[rank].h / 2;
+  const whole = (rank) => ({ x: gate.x + pad, y: middle(rank) - h / 2, w, h });
+  const piece = (rank) => ({ ...whole(rank), x: gate.x + pad + rank * share, w: share - 2 });
+  const slots = kit.ranks.map(kind === "concat" ? piece : whole);
   return {
-    places,
-    frame(moment, partials, results) {
-      const c = moment.combine, rising = ease(between(c, 0.72, 1)), out = ease(moment.release / 0.5 > 1 ? 1 : moment.release / 0.5);
-      const through = sync.broken;
-      for (const rank of ranks) {
-        const at = moment.ranks[rank], slot = places.slots[rank];
-        const from = partials?.[rank] ?? { x: gate.x - gate.w, y: slot.y, w: slot.w, h: slot.h };
-        const t = ease(at.travel), result = results?.[rank];
-        const start = { x: from.x + from.w - slot.w, y: from.y + from.h / 2 - slot.h / 2 };
-        let x = mix(start.x, slot.x, t), y = mix(start.y, slot.y, t), seen = at.travel > 0 ? 1 : 0;
-        if (through && result) {
-          x = mix(x, result.x, ease(moment.combine * 0.5 + moment.release * 0.5));
-          seen = at.travel > 0 && moment.release < 1 ? 1 : 0;
-        }
-        moveTo(terms[rank].node, x, y);
-        put(terms[rank].node, "opacity", seen);
-        put(slots[rank].node, "opacity", at.arrived ? 0 : 1);
-        const fall = ease(between(c, 0.05, 0.6)), falling = !through && c > 0 && c < 0.66 && !alone;
-        moveTo(copies[rank].node, places.meet[rank].x, mix(slot.y, places.meet[rank].y, fall));
-        put(copies[rank].node, "opacity", falling ? 0.9 : 0);
-        const leave = places.leave[rank], away = result ?? { x: gate.x + gate.w + 60, y: leave.y, w: leave.w, h: leave.h };
-        moveTo(released[rank].node, mix(leave.x, away.x, out), mix(mix(places.foot, leave.y, rising), away.y + away.h / 2
-          - leave.h / 2, out));
-        put(released[rank].node, "opacity", !through && c > 0.72 && moment.release < 0.5 ? 0.95 : 0);
-      }
-      foot.frame(moment);
-      put(group, "opacity", between(moment.cut, 0.6, 1));
-      put(flying, "opacity", between(moment.cut, 0.6, 1));
-    },
+    frame: { x: gate.x, y: top, w: gate.w, h: layout.bottom + FOOT_HIGH - top }, line: { x: gate.x, y: layout.bottom + 2, w: gate.w },
+    slots, meet: slots.map((slot) => ({ ...slot, y, h: TERM_HIGH })), leave: kit.ranks.map(kind === "cut" ? piece : whole),
+    foot: { x: gate.x + pad, y, w }, share,
+    from: slots.map((slot) => ({ x: gate.x - 64, y: slot.y, w: slot.w, h: slot.h })),
+    to: slots.map((slot) => ({ x: gate.x + gate.w + 64, y: slot.y, w: slot.w, h: slot.h })),
+    plus: kit.level.bare ? [] : kit.ranks.slice(1).map((rank) => ({ x: gate.x + gate.w / 2, y: (middle(rank - 1) + middle(rank)) / 2 + 5 })),
   };
 }
 
-/** A bar with words, at (0, 0) of its own group. */
-function bar(parent, look, place, state, rank, words, kit) {
-  const node = svgNode(parent, "g", {});
+/** {frame(moment, partials, results)}: those are where the terms come from and the result goes, by rank. */
+function gateInto(parent, kit, places, spec, index) {
+  const { look, ranks, sync } = kit, kind = spec.gate.kind, group = svgNode(parent, "g", {}), { before: state, after } = gateStates(spec.gate);
+  const frame = svgNode(group, "rect", { x: places.frame.x, y: places.frame.y, width: places.frame.w, height: places.frame.h, rx: 6,
+    fill: look.paper, "fill-opacity": 0.75, stroke: look.ink, "stroke-width": sync.broken ? 1.5 : 3,
+    "stroke-dasharray": sync.broken ? "2 6" : "none" });
+  kit.know(frame, { kind: "gate" }, { plain: true });
+  if (kind === "concat") for (const at of places.leave) barInto(group, look, at, "empty", 0);
+  const slots = ranks.map((rank) => barInto(group, look, places.slots[rank], "empty", rank));
+  if (kind === "sum" || kind === "cut") for (const at of sync.broken ? [] : places.plus) {
+    svgNode(group, "text", { x: at.x, y: at.y, "font-size": LARGE, "font-weight": 600, "text-anchor": "middle", fill: look.ink }, "+");
+  }
+  svgNode(group, "path", { d: `M${places.line.x} ${places.line.y}h${places.line.w}`, stroke: look.ink, opacity: 0.35 });
+  const foot = footInto(group, kit, spec, places, index), flying = svgNode(parent, "g", {});
+  const made = (words, where, as) => ranks.map((rank) => barInto(flying, look, where[rank], as, rank, words && termWords(kit, spec, rank,
+    index)));
+  const terms = made(kind !== "concat" || places.slots[0].w > 44, places.slots, state);
+  const copies = made(false, places.slots, state), released = made(false, places.leave, after);
+  terms.forEach((term, rank) => kit.know(term, { kind: "term", rank, slot: "in" }, { plain: true }));
+  return { frame(moment, partials, results, lit) {
+    for (const rank of ranks) {
+      const slot = places.slots[rank], at = moment.ranks[rank], from = partials?.[rank] ?? places.from[rank];
+      put(slots[rank], "opacity", at.arrived && !sync.broken ? 0 : 1);
+      termFrame(terms[rank], moment, at, from, slot, sync.broken ? results?.[rank] ?? places.to[rank] : null);
+      put(terms[rank].firstChild.nextSibling, "stroke-width", lit === rank ? 4 : 2);
+      copyFrame(copies[rank], moment, slot, places.meet[rank], sync.broken || ranks.length === 1 || kind === "none");
+      releaseFrame(released[rank], moment, places.leave[rank], places.foot, results?.[rank] ?? places.to[rank],
+        sync.broken || !results?.[rank] || (spec.gate.to && !spec.gate.to.includes(rank)));
+    }
+    foot.frame(moment);
+    put(group, "opacity", between(moment.cut, 0.6, 1));
+    put(flying, "opacity", between(moment.cut, 0.6, 1));
+  } };
+}
+
+/** The states of what goes into a gate and of what comes out. */
+const gateStates = ({ kind, states }) => states ?? { before: kind === "concat" ? "shard" : "partial", after: kind === "cut" ? "shard" : "whole" };
+
+/** A rank's term travels from its lane into its slot; where the sum is skipped, right through. */
+function termFrame(node, moment, at, from, slot, through) {
+  const t = ease(at.travel), x = mix(from.x + from.w - slot.w, slot.x, t), y = mix(from.y + from.h / 2 - slot.h / 2, slot.y, t);
+  const on = ease(clamp01(moment.combine * 0.5 + moment.release * 0.5));
+  moveTo(node, through ? mix(x, through.x, on) : x, y);
+  put(node, "opacity", at.travel > 0 && !(through && moment.release >= 1) ? 1 : 0);
+}
+
+/** Its copy falls to the foot, where all come together: over one another (sum) or side by side (concat). */
+function copyFrame(node, moment, slot, meet, idle) {
+  const c = moment.combine;
+  moveTo(node, meet.x, mix(slot.y, meet.y, ease(between(c, 0.05, 0.6))), 1);
+  put(node, "opacity", !idle && c > 0 && c < 0.66 ? 0.9 : 0);
+}
+
+/** The result rises from the foot to a lane and goes on to where it belongs. */
+function releaseFrame(node, moment, leave, foot, to, idle) {
+  const rising = ease(between(moment.combine, 0.72, 1)), out = ease(clamp01(moment.release * 2));
+  moveTo(node, mix(leave.x, to.x, out), mix(mix(foot.y, leave.y, rising), to.y + to.h / 2 - leave.h / 2, out));
+  put(node, "opacity", !idle && moment.combine > 0.72 && moment.release < 0.5 ? 0.95 : 0);
+}
+
+/** A bar with words, at (0, 0) of its own group: paper, then the tinted bar, then the words. */
+function barInto(parent, look, place, state, rank, words) {
+  const node = svgNode(parent, "g", {}), line = outlineOf(look, state, rank);
   moveTo(node, place.x, place.y);
-  const line = outlineOf(look, state, rank);
   svgNode(node, "rect", { width: place.w, height: place.h, rx: 6, fill: look.paper });
   svgNode(node, "rect", { width: place.w, height: place.h, rx: 6, fill: state === "empty" ? "none" : fillOf(look, state, rank),
-    "fill-opacity": state === "empty" ? 0 : 0.22, stroke: line.stroke, "stroke-width": line.width,
-    "stroke-dasharray": line.dash });
-  if (words && kit) {
-    svgNode(node, "text", { x: place.w / 2, y: place.h / 2 + 4.5, "font-size": SMALL, "font-weight": 600,
-      "text-anchor": "middle", fill: look.ink }, fitText(words, place.w - 4, SMALL, look.font, true));
+    "fill-opacity": state === "empty" ? 0 : 0.22, stroke: line.stroke, "stroke-width": line.width, "stroke-dasharray": line.dash });
+  if (words) {
+    svgNode(node, "text", { x: place.w / 2, y: place.h / 2 + 4.5, "font-size": SMALL, "font-weight": 600, "text-anchor": "middle",
+      fill: look.ink }, fitText(words, place.w - 4, SMALL, look.font, true));
   }
-  return { node };
+  return node;
 }
 
 /** The foot of the gate: Σ and its number, or the pieces side by side. */
-function footInto(parent, kit, layout, spec, places, index) {
-  const { look, ranks, sync } = kit, { gate } = layout, x = gate.x + places.pad, y = places.foot;
-  const empty = bar(parent, look, { x, y, w: places.w, h: 24 }, "empty", 0);
-  const made = svgNode(parent, "g", {});
+function footInto(parent, kit, spec, places, index) {
+  const { look, ranks, sync } = kit, { x, y, w } = places.foot, kind = spec.gate.kind;
+  const empty = barInto(parent, look, { x, y, w, h: TERM_HIGH }, "empty", 0), made = svgNode(parent, "g", {});
   moveTo(made, x, y);
-  svgNode(made, "rect", { width: places.w, height: 24, rx: 6, fill: spec.gate.kind === "sum" ? look.ink : look.paper,
-    stroke: look.ink, "stroke-width": 2 });
-  if (spec.gate.kind === "concat" || spec.gate.kind === "cut") {
-    for (const rank of ranks) {
-      svgNode(made, "rect", { x: rank * places.share + 2, y: 3, width: Math.max(1, places.share - 4), height: 18, rx: 2,
-        fill: rankHue(rank), "fill-opacity": 0.55 });
-    }
-  } else if (spec.gate.kind === "sum") {
-    const sum = sumValue(sync, index);
-    svgNode(made, "text", { x: places.w / 2, y: 16.5, "font-size": SMALL, "font-weight": 600, "text-anchor": "middle",
-      fill: look.paper }, fitText(sum === null ? "Σ" : `Σ ${numberWords(sum, spec.decimals)}`, places.w - 4, SMALL, look.font,
-      true));
+  svgNode(made, "rect", { width: w, height: TERM_HIGH, rx: 6, fill: kind === "sum" ? look.ink : look.paper, stroke: look.ink, "stroke-width": 2 });
+  if (kind === "concat" || kind === "cut") for (const rank of ranks) {
+    svgNode(made, "rect", { x: rank * places.share + 3, y: 4, width: Math.max(1, places.share - 6), height: TERM_HIGH - 8, rx: 2,
+      fill: rankHue(rank), "fill-opacity": 0.55 });
   }
-  const skipped = sync.broken ? svgNode(parent, "text", { x: gate.x + gate.w / 2, y: y + 16, "font-size": SMALL,
-    "text-anchor": "middle", fill: look.ink }, "no sum: skipped") : null;
+  if (kind === "sum" || kind === "none") {
+    const sum = kind === "sum" ? sumValue(sync, index) : null;
+    const words = kind === "none" ? opName(sync.op) : sum === null ? "Σ" : `Σ ${numberWords(sum, spec.decimals)}`;
+    svgNode(made, "text", { x: w / 2, y: 16.5, "font-size": SMALL, "font-weight": 600, "text-anchor": "middle",
+      fill: kind === "sum" ? look.paper : look.ink }, fitText(words, w - 4, SMALL, look.font, true));
+  }
+  const skipped = svgNode(parent, "text", { x: x + w / 2, y: y + 16, "font-size": SMALL, "text-anchor": "middle", fill: look.ink },
+    fitText(sync.broken ? "sum skipped" : "", w, SMALL, look.font));
   return { frame(moment) {
     const there = sync.broken ? 0 : between(moment.combine, 0.55, 0.7);
     put(made, "opacity", there);
-    put(empty.node, "opacity", sync.broken ? 0 : 1 - there);
-    if (skipped) put(skipped, "opacity", 1);
+    put(empty, "opacity", sync.broken ? 0 : 1 - there);
+    put(skipped, "opacity", sync.broken ? 1 : 0);
   } };
 }

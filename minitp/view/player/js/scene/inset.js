@@ -1,7 +1,7 @@
 // The whole matrices, small, as Wᵀ and coloured by owner: a column cut concatenates, a row cut sums.
 
 /** Whole matrices for the inset: [{label, shape: [in, out], rects: [{rank, x, y, w, h}], word}], places as shares. */
-function wholesOf(kit, wanted, word) {
+function wholesOf(kit, wanted, word, upright = false) {
   return wanted.map((one) => {
     const rects = [];
     let shape = null;
@@ -10,11 +10,12 @@ function wholesOf(kit, wanted, word) {
       if (!part) continue;
       shape = part.shape;
       if (part.empty) continue;
-      const [out, into] = part.at, [outs, ins] = part.shape;
-      rects.push({ rank, name: part.name, x: out[0] / outs, w: (out[1] - out[0]) / outs, y: into[0] / ins,
-        h: (into[1] - into[0]) / ins });
+      const [across, down] = upright ? [part.at[1], part.at[0]] : part.at;
+      const [wide, tall] = upright ? [shape[1], shape[0]] : shape;
+      rects.push({ rank, name: part.name, x: across[0] / wide, w: (across[1] - across[0]) / wide, y: down[0] / tall,
+        h: (down[1] - down[0]) / tall });
     }
-    return shape && { label: one.label, shape: [shape[1], shape[0]], rects: shareCopies(rects), word };
+    return shape && { label: one.label, shape: upright ? shape : [shape[1], shape[0]], rects: shareCopies(rects), word };
   }).filter(Boolean);
 }
 
@@ -33,10 +34,11 @@ function shareCopies(rects) {
 function insetInto(parent, kit, wholes, width) {
   const { look } = kit, longest = Math.max(1, ...wholes.flatMap((whole) => whole.shape));
   const parts = [];
-  let x = 0, y = 0, rowHeight = 0;
+  let x = 0, y = 0, rowHeight = 0, widest = 0;
   for (const whole of wholes) {
     const w = Math.max(32, 96 * whole.shape[1] / longest), h = Math.max(24, 72 * whole.shape[0] / longest);
-    const title = `${whole.label} ${whole.shape.join(" × ")}`, room = Math.max(w, 84, textWidth(title, SMALL, look.font));
+    const title = `${whole.label} ${whole.shape.join(" × ")}`, words = insetWords(whole);
+    const room = Math.max(w, textWidth(title, SMALL, look.font), textWidth(words, SMALL, look.font));
     if (x > 0 && x + room > width) {
       x = 0;
       y += rowHeight + 16;
@@ -45,7 +47,7 @@ function insetInto(parent, kit, wholes, width) {
     const group = svgNode(parent, "g", {});
     moveTo(group, x, y);
     svgNode(group, "text", { x: 0, y: 11, "font-size": SMALL, fill: look.ink }, title);
-    svgNode(group, "text", { x: 0, y: 26, "font-size": SMALL, fill: look.muted }, insetWords(whole));
+    svgNode(group, "text", { x: 0, y: 26, "font-size": SMALL, fill: look.muted }, words);
     for (const rect of whole.rects) {
       const node = svgNode(group, "rect", { x: rect.x * w, y: 34 + rect.y * h, width: Math.max(1, rect.w * w - 1),
         height: Math.max(1, rect.h * h - 1), rx: 2, fill: rankHue(rect.rank), "fill-opacity": 0.6, stroke: look.ink,
@@ -55,9 +57,10 @@ function insetInto(parent, kit, wholes, width) {
     }
     rowHeight = Math.max(rowHeight, 34 + h);
     x += room + 24;
+    widest = Math.max(widest, x);
   }
   return {
-    h: y + rowHeight, w: x,
+    h: y + rowHeight, w: widest,
     frame(lit) {
       for (const { node, rect } of parts) {
         const on = lit && lit.rank === rect.rank && (!lit.name || lit.name === rect.name);
@@ -68,8 +71,7 @@ function insetInto(parent, kit, wholes, width) {
   };
 }
 
-function insetWords(whole) {
-  if (whole.rects.some((rect) => rect.copied)) return `${whole.word}; copies`;
-  if (whole.word === "sums") return "row cut: sums";
-  return whole.word === "concatenates" ? "column cut: concatenates" : whole.word;
-}
+const INSET_WORDS = { columns: "columns: concatenates", rows: "rows: sums", heads: "columns, by heads", pieces: "columns: concatenates",
+  answers: "rows: one rank answers" };
+
+const insetWords = (whole) => (new Set(whole.rects.map((rect) => rect.rank)).size < 2 ? "not cut" : INSET_WORDS[whole.word] + (whole.rects.some((rect) => rect.copied) ? ", copies" : ""));

@@ -1,9 +1,6 @@
 // One colour, one meaning: hue = the rank that owns it, ink = a collective, grey = whole, hatch = waiting.
 
-const RANK_HUES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31", "#882255"];
 const HATCH = "scene-hatch";
-
-const rankHue = (rank) => RANK_HUES[((rank % RANK_HUES.length) + RANK_HUES.length) % RANK_HUES.length];
 
 /** #rgb, #rrggbb or rgb(…) as three numbers; anything else is taken for black. */
 function colorParts(color) {

@@ -43,27 +43,23 @@ function momentOf(sync, state) {
   };
 }
 
+/** Whether a rank stands at the gate and others are missing. */
+const isWaiting = (sync, moment, rank) => moment.phase === ARRIVING && moment.ranks[rank].arrived && !sync.broken
+  && moment.arrived < moment.needed && moment.ranks[rank].wait > 0;
+
 /** A rank's state in a few words. */
 function statusOf(sync, moment, rank) {
   const at = moment.ranks[rank];
   if (!at.there) return "takes no part";
-  if (at.computed < 1) return ROOTED.has(sync.op) && rank === sync.root ? "reading" : "computing";
+  if (at.computed < 1) return !ROOTED.has(sync.op) ? "computing" : rank === sync.root ? "reading" : "getting ready";
   if (sync.broken) return moment.phase < COMBINE ? "does not wait" : "goes on alone";
   if (moment.needed === 1) return moment.phase < AFTER ? "nobody to wait for" : "no wait";
   if (moment.phase <= ARRIVING) {
     if (!at.arrived) return "arriving";
-    if (at.wait > 0) return `waiting ${durationWords(at.wait)}`;
+    if (at.wait > 0) return `waiting ${duration(at.wait)}`;
     return at.last ? "last to arrive" : "no wait";
   }
-  if (moment.phase === COMBINE) return `moving ${durationWords(at.moving)}`;
-  if (at.wait > 0) return `waited ${durationWords(at.wait)}`;
+  if (moment.phase === COMBINE) return `moving ${duration(at.moving)}`;
+  if (at.wait > 0) return `waited ${duration(at.wait)}`;
   return at.last ? "came last" : "no wait";
-}
-
-/** A time with three digits and its unit. */
-function durationWords(ns) {
-  for (const [factor, unit] of [[1, "ns"], [1e3, "µs"], [1e6, "ms"]]) {
-    if (ns < 999.5 * factor) return `${Number((ns / factor).toPrecision(3))} ${unit}`;
-  }
-  return `${Number((ns / 1e9).toPrecision(3))} s`;
 }
