@@ -1,13 +1,20 @@
-// What scenes are made with: blocks of this sync's arrays and weights, at a size that fits, in the colours of the theme.
+// What scenes are made with: blocks of this sync's arrays and weights, at a size that fits, in the theme's colours.
 
 const LEVELS = [
-  { name: "grand", vec: 224, row: 18, rows: 14, cell: 8, tall: 112, wide: 224, lead: 40, gate: 144, gutter: 136, label: 36 },
-  { name: "wide", vec: 160, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 120, gutter: 136, label: 36 },
-  { name: "roomy", vec: 128, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 112, gutter: 136, label: 36 },
-  { name: "middle", vec: 104, row: 14, rows: 10, cell: 5, tall: 96, wide: 112, lead: 24, gate: 104, gutter: 128, label: 36 },
-  { name: "small", vec: 88, row: 14, rows: 10, cell: 4, tall: 96, wide: 96, lead: 20, gate: 92, gutter: 120, label: 34 },
-  { name: "tight", vec: 64, row: 12, rows: 10, cell: 3, tall: 96, wide: 80, lead: 16, gate: 84, gutter: 120, label: 32 },
-  { name: "least", vec: 48, row: 12, rows: 8, cell: 2.5, tall: 80, wide: 56, lead: 14, gate: 76, gutter: 118, label: 30 },
+  { name: "grand", vec: 224, row: 18, rows: 14, cell: 8, tall: 112, wide: 224, lead: 40, gate: 144, gutter: 136,
+    label: 36 },
+  { name: "wide", vec: 160, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 120, gutter: 136,
+    label: 36 },
+  { name: "roomy", vec: 128, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 112, gutter: 136,
+    label: 36 },
+  { name: "middle", vec: 104, row: 14, rows: 10, cell: 5, tall: 96, wide: 112, lead: 24, gate: 104, gutter: 128,
+    label: 36 },
+  { name: "small", vec: 88, row: 14, rows: 10, cell: 4, tall: 96, wide: 96, lead: 20, gate: 92, gutter: 120,
+    label: 34 },
+  { name: "tight", vec: 64, row: 12, rows: 10, cell: 3, tall: 96, wide: 80, lead: 16, gate: 84, gutter: 120,
+    label: 32 },
+  { name: "least", vec: 48, row: 12, rows: 8, cell: 2.5, tall: 80, wide: 56, lead: 14, gate: 76, gutter: 118,
+    label: 30 },
 ];
 const OUTLINE_LANES = 5, BARE_LANES = 9;   // from so many ranks on: outlines only; lanes and gate only
 
@@ -20,7 +27,7 @@ function levelFor(level, ranks) {
 
 function sceneKit(model, sync, look, level, know) {
   const ranks = Array.from({ length: model.ranks }, (_, rank) => rank);
-  const kit = { model, sync, look, level, know, ranks, config: model.run.model, alone: ranks.length === 1 };
+  const kit = { model, sync, look, level, know, ranks, config: model.run.model ?? {}, alone: ranks.length === 1 };
   /** The state of a column in words; with one rank alone everything is whole. */
   kit.says = (state) => (kit.alone ? "whole: one rank alone" : state);
   /** The largest magnitude of a slot over all ranks: one scale, so that hues compare. */
@@ -46,9 +53,11 @@ function sceneKit(model, sync, look, level, know) {
 
   /** An array with a row per head: rows of cells up to `most` px wide, few or many positions in the same room. */
   kit.perHead = (slot, rank, o, most = 8) => {
-    const array = kit.slot(slot, rank), room = Math.min(level.vec, 96), alike = ["q", "k", "v", "heads"];      // one head size
+    const array = kit.slot(slot, rank), room = Math.min(level.vec, 96), alike = ["q", "k", "v",
+      "heads"];      // one head size
     const cols = Math.max(...(alike.includes(slot) ? alike : [slot]).map((name) => kit.slot(name, rank)?.cols ?? 0));
-    return kit.vec(slot, rank, { width: array?.cols ? Math.min(room, cols * most) : room / 2, rowHeight: level.rows, ...o });
+    return kit.vec(slot, rank, { width: array?.cols ? Math.min(room, cols * most) : room / 2, rowHeight: level.rows,
+      ...o });
   };
 
   /** Whether a rank has this slot: false where others have it and it has not, null where nobody has. */
@@ -67,9 +76,12 @@ function sceneKit(model, sync, look, level, know) {
   kit.weights = (wanted, stage, o = {}) => {
     const found = wanted.map((one) => ranks.map((rank) => partOf(model, one.name, one.part, rank, o.upright)));
     const known = found.flat().filter((part) => part?.sides?.rows && part.sides.cols);
-    const most = (pick) => Math.max(1, ...known.map((part) => pick(part.sides))), room = (o.wide ?? level.wide) / (o.beside ? wanted.length : 1);
-    const fit = Math.min(level.cell, level.tall / most((sides) => sides.rows)), cell = fit > 1 ? Math.floor(2 * fit) / 2 : fit;
-    const cols = most((sides) => sides.cols), narrow = Math.min(Math.max(cell, Math.min(level.cell, 40 / cols)), room / cols);
+    const most = (pick) => Math.max(1, ...known.map((part) => pick(part.sides))),
+      room = (o.wide ?? level.wide) / (o.beside ? wanted.length : 1);
+    const fit = Math.min(level.cell, level.tall / most((sides) => sides.rows)), cell = fit > 1
+      ? Math.floor(2 * fit) / 2 : fit;
+    const cols = most((sides) => sides.cols), narrow = Math.min(Math.max(cell, Math.min(level.cell, 40 / cols)),
+      room / cols);
     return ranks.map((rank) => wanted.map((one, i) => {
       const part = found[i][rank];
       if (part && part.empty) {
@@ -78,8 +90,10 @@ function sceneKit(model, sync, look, level, know) {
       const array = part?.array, sizes = part?.sides ? { w: part.sides.cols * narrow, h: part.sides.rows * cell }
         : { w: level.outlines ? 48 : Math.min(64, room), h: Math.min(level.tall, 64) };
       return matrixBlock(kit, {
-        ...sizes, array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard", key: `${one.name}|${part?.name}|${rank}`,
-        largest: Math.max(0, ...found[i].map((p) => p?.array?.max ?? 0)), words: array || level.outlines ? "" : one.label,
+        ...sizes, array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard",
+          key: `${one.name}|${part?.name}|${rank}`,
+        largest: Math.max(0, ...found[i].map((p) => p?.array?.max ?? 0)), words: array || level.outlines ? ""
+          : one.label,
         marks: o.marks?.(rank, part), sweeps: o.sweeps,
         whole: part && { name: part.name, label: one.label, shape: part.shape, at: part.at, column: i,
           upright: Boolean(o.upright) },
