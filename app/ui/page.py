@@ -7,9 +7,13 @@ from minitp.view.colors import INK
 
 _MARKS = set("\\`*_{}[]()<>#+-.!|~:$&^=\"'/@")
 
+# Streamlit's gray for the words in charts has a contrast of 3.7 in the light theme: they take the text's color
+_LEGIBLE = '<style>.stPlotlyChart text[style*="rgb(128, 132, 149)"] {fill: currentColor !important}</style>'
+
 
 def begin(title: str, lead: str) -> None:
     """The title and one sentence that says what the page shows. Both are minitp's own words, in Markdown."""
+    st.html(_LEGIBLE)
     st.title(title, anchor=False)
     st.markdown(lead)
 

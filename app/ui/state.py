@@ -43,6 +43,15 @@ def query_int(key: str, lo: int, hi: int, default: int) -> int:
     return value
 
 
+def in_address(**values: Any) -> None:
+    """Write what is shown into the address, so that a copied link opens the same; None: the address needn't say it."""
+    address = st.query_params.to_dict()
+    wanted = {key: value for key, value in address.items() if key not in values}
+    wanted |= {key: str(value) for key, value in values.items() if value is not None}
+    if wanted != address:
+        st.query_params.from_dict(wanted)
+
+
 def query_choice(key: str, options: Sequence[str], default: str) -> str:
     """One of `options` from the address; anything else is answered with the default, and a word."""
     text = st.query_params.get(key)

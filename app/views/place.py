@@ -26,6 +26,7 @@ HELP = {"qkv": "Query, key and value: hidden → heads. By columns each rank has
         "down": "The second matrix of the MLP: ffn → hidden.",
         "embedding": "The table, vocabulary × hidden. By rows each rank has its own words, by columns a part of each.",
         "head": "Hidden → vocabulary. By columns each rank has the logits of its own words."}
+SIDE_BY_SIDE = 8                       # ranks up to which two chains stand beside each other
 
 
 def choices() -> Choice:
@@ -49,27 +50,27 @@ def _usual() -> None:
 
 def show(plan: CutPlan, usual: CutPlan) -> None:
     st.info(verdict(plan, usual), icon=":material/balance:")
-    numbers, syncs = st.columns([2, 3], gap="large")
-    with numbers:
-        page.table(comparison(plan, usual), key="cut comparison")
-    with syncs:
-        if not plan.syncs:
-            st.markdown("**No sync**: every rank does everything.")
-        for sync in plan.syncs:
-            st.markdown(f"**{sync.op.replace('_', '-')}** at `{sync.site}`, {size(sync.payload)}, "
-                        f"{count(sync.times, 'time')} per pass: {sync.why}.")
+    page.table(comparison(plan, usual), key="cut comparison")
+    st.subheader("What is synced, and why", anchor=False)
+    if not plan.syncs:
+        st.markdown("**Nothing**: every rank does everything.")
+    for sync in plan.syncs:
+        st.markdown(f"**{sync.op.replace('_', '-')}** at `{sync.site}`, {size(sync.payload)}, "
+                    f"{count(sync.times, 'time')} per pass: {sync.why}.")
     with st.expander("The syncs as a table"):
         page.table(sync_rows(plan), key="cut syncs")
     st.subheader("State by state", anchor=False)
     st.caption("A cell per rank, as wide as the array. Grey: every rank holds all of it. Filled in a rank's color: its "
                "own slice. Dashed: full size, but only one term of the sum. A bar across all ranks is a sync.")
+    beside = plan.placement.ranks <= SIDE_BY_SIDE
     for pair in (("attention", "mlp"), ("embedding", "head")):
-        for column, part in zip(st.columns(2, gap="large"), pair, strict=True):
+        for column, part in zip(st.columns(2, gap="large") if beside else (st.container(), st.container()), pair,
+                                strict=True):
             with column:
                 times = f", {plan.repeats(part)} times" if plan.repeats(part) > 1 else ""
                 st.markdown(f"**{TITLES[part]}**{times}")
                 drawn = rows(plan, part)
-                page.chart(chain_figure(drawn), alt=description(drawn), key=f"cut chain {part}",
+                page.chart(chain_figure(drawn, page.ink()), alt=description(drawn), key=f"cut chain {part}",
                            rows=[row for row in table(plan) if row["part"] == TITLES[part]])
     with st.expander("Rank by rank"):
         page.table(share_rows(plan), key="cut shares")
@@ -87,7 +88,7 @@ def main() -> None:
         tokens = st.number_input("Tokens per pass", 1, 100_000, key="cut tokens",
                                  help="1: decoding, a token at a time. More: reading a prompt.")
         state.keep("cut dtype", state.query_choice("dtype", list(ITEM_BYTES), "float32"))
-        dtype = st.selectbox("Numbers", list(ITEM_BYTES), key="cut dtype")
+        dtype = st.selectbox("Precision", list(ITEM_BYTES), key="cut dtype")
     choice = choices()
     if config is None:
         return
@@ -96,6 +97,8 @@ def main() -> None:
     except ConfigError as error:
         page.problem("The cuts of this model can't be placed.", str(error))
         return
+    state.in_address(model=st.session_state["cut model"], ranks=ranks, tokens=tokens, dtype=dtype,
+                     **{name: getattr(choice, name) for name in MATRICES})
     show(plan, usual)
 
 

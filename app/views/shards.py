@@ -1,6 +1,7 @@
 """Shards: any model on any number of ranks: every parameter, its cut, who holds what; pick one and see it."""
 import streamlit as st
 
+from minitp.config import ModelConfig
 from minitp.placement import Placement
 from minitp.trace.file import Trace
 from minitp.trace.wording import plain
@@ -30,23 +31,24 @@ def placed() -> tuple[Placement, Trace | None] | None:
     if config is None:
         return None
     with st.sidebar:
-        usual = min(of_run.ranks, MOST_RANKS) if of_run else 4
-        ranks = _kept_int(f"shard ranks {source}", "ranks", usual)
-        embedding = _kept_choice("shard embedding", "Embedding cut along", ["vocab", "hidden"],
-                                 of_run and of_run.embedding)
-        cut = _kept_choice("shard cut", "Cut rule", ["even", "balanced"], of_run and of_run.cut)
-    asked = Placement(config, ranks, embedding, cut)
+        asked = _cut(config, of_run, opened.name if opened else source)
     return asked, opened.trace if opened and asked == of_run else None
 
 
-def _kept_int(key: str, query: str, usual: int) -> int:
-    state.keep(key, state.query_int(query, 1, MOST_RANKS, usual))
-    return int(st.number_input("Ranks", 1, MOST_RANKS, key=key))
-
-
-def _kept_choice(key: str, label: str, options: list[str], usual: str | None) -> str:
-    state.keep(key, usual or options[0])
-    return st.selectbox(label, options, key=key)
+def _cut(config: ModelConfig, of_run: Placement | None, name: str) -> Placement:
+    """Ranks and ways to cut, kept for each run and model: usually the run's own, and the address names others."""
+    usual = of_run if of_run and of_run.ranks <= MOST_RANKS else Placement(config, 4)
+    keys = {what: f"shard {what} {name}" for what in ("ranks", "embedding", "cut")}
+    state.keep(keys["ranks"], state.query_int("ranks", 1, MOST_RANKS, usual.ranks))
+    ranks = int(st.number_input("Ranks", 1, MOST_RANKS, key=keys["ranks"]))
+    state.keep(keys["embedding"], state.query_choice("embedding", ["vocab", "hidden"], usual.embedding))
+    embedding = st.selectbox("Embedding cut along", ["vocab", "hidden"], key=keys["embedding"])
+    state.keep(keys["cut"], state.query_choice("cut", ["even", "balanced"], usual.cut))
+    cut = st.selectbox("Cut rule", ["even", "balanced"], key=keys["cut"])
+    state.in_address(ranks=None if ranks == usual.ranks else ranks,
+                     embedding=None if embedding == usual.embedding else embedding,
+                     cut=None if cut == usual.cut else cut)
+    return Placement(config, ranks, embedding, cut)
 
 
 def one_tensor(placement: Placement, trace: Trace | None, item_bytes: int) -> None:
@@ -62,8 +64,9 @@ def one_tensor(placement: Placement, trace: Trace | None, item_bytes: int) -> No
     page.chart(tensor_figure(drawn), alt=tensor_words(drawn), rows=band_rows(placement, parameter, item_bytes),
                key="shard picture")
     if drawn.known:
-        st.caption("The deeper the color, the larger the number" + (", a dash marks a negative one." if drawn.signed else
-                   ". Of a large matrix each cell is the largest of its block." if drawn.blocks else "."))
+        more = "a dash marks a negative one" if drawn.signed else "a cell is the largest of its block"
+        st.caption("The deeper the color, the larger the number"
+                   + (f"; {more}." if drawn.signed or drawn.blocks else "."))
     else:
         st.caption("No numbers of it are on record: a run that loads by scatter and keeps values has them "
                    "(`minitp generate --load scatter --values`).")
@@ -75,7 +78,7 @@ def main() -> None:
     found = placed()
     with st.sidebar:
         state.keep("shard dtype", "float32")
-        item_bytes = ITEM_BYTES[st.selectbox("Numbers", list(ITEM_BYTES), key="shard dtype")]
+        item_bytes = ITEM_BYTES[st.selectbox("Precision", list(ITEM_BYTES), key="shard dtype")]
     if found is None:
         return
     placement, trace = found
@@ -91,6 +94,7 @@ def main() -> None:
     rank = int(left.number_input("Rank whose pieces are named", 0, placement.ranks - 1, key="shard rank"))
     state.keep("shard layers", False)
     every = right.toggle("Every layer", key="shard layers")
+    state.in_address(model=st.session_state["shard model"], tensor=st.session_state["shard tensor"], rank=rank)
     page.table(parameter_rows(placement, item_bytes, rank, every), key="shard parameters")
 
 

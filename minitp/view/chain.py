@@ -4,6 +4,7 @@ Nothing here knows what is usual. A step says what it admits, a change says what
 fewest syncs is found, among those the one with the fewest bytes, and among those the one that moves least.
 """
 from dataclasses import dataclass
+from functools import lru_cache
 
 from minitp.comm.states import CHANGES, PRODUCTS, SLICE, WHOLE, Split, State, admits, product, shard
 
@@ -51,6 +52,7 @@ class Link:
         return self.change not in (None, SLICE)
 
 
+@lru_cache(maxsize=256)
 def solve(width: int, axis: str, steps: tuple[Step, ...]) -> tuple[Link, ...]:
     """The cheapest chain from a whole array of `width` numbers per token to a whole one.
 

@@ -35,7 +35,7 @@ def rows(plan: CutPlan, part: str) -> tuple[Row, ...]:
     """The rows of one part, an array first and last."""
     links = plan.chains[part]
     first = links[0]
-    made = [_array(plan, part, "the token, one-hot" if part == "embedding" else "x", first.before, first.width,
+    made = [_array(plan, part, "token, one-hot" if part == "embedding" else "x", first.before, first.width,
                    first.axis)]
     for number, link in enumerate(links):
         if link.change is not None:

@@ -14,7 +14,7 @@ from minitp.view.packing import blocks
 from minitp.view.shards import Band, bands
 
 CELLS = 64                             # of a piece, in either direction: more would be smaller than a pixel
-SIGNED = 2048                          # numbers of a matrix up to which a dash marks the negative ones
+SIGNED = 1024                          # numbers of a matrix up to which a dash marks the negative ones
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.comm import Partial
-from minitp.comm.states import ADMITS, CHANGES, PRODUCTS, SLICE, TRANSITIONS, WHOLE, State, admits, product, shard
+from minitp.comm.states import SLICE, TRANSITIONS, WHOLE, admits, product
 from minitp.config import TINY, ModelConfig
 from minitp.cut import Cut
-from minitp.errors import ConfigError, StateError
+from minitp.errors import ConfigError
 from minitp.layers.attention import softmax
 from minitp.layers.mlp import activate
 from minitp.placement import Placement
@@ -39,34 +39,6 @@ SPLITS = ("columns", "rows", "whole")
 ODD = ModelConfig(hidden=7, layers=2, heads=3, kv_heads=3, head_size=2, ffn=5, vocab=11, positions=8, rotary=None,
                   norm="layer", activation="gelu", gated=True)
 COPIED = replace(ODD, heads=4, kv_heads=2)              # 4 heads on 3 ranks: kv head 0 on ranks 0 and 1
-
-
-# --- the rules -------------------------------------------------------------------------------------------------------
-
-def test_the_free_rules_are_those_of_the_design():
-    assert product(WHOLE, "columns") == shard(-1)
-    assert product(shard(-1), "rows") == State("partial")
-    assert product(WHOLE, "whole") == WHOLE and product(State("partial"), "whole") == State("partial")
-
-
-@pytest.mark.parametrize(("kind", "split"), [pair for pair in every(("whole", "shard", "partial", "on root"), SPLITS)
-                                             if pair not in PRODUCTS])
-def test_a_product_that_is_none_is_refused_and_says_what_would_do(kind, split):
-    state = shard(-1) if kind == "shard" else State(kind)
-    with pytest.raises(StateError, match="takes an x that is"):
-        product(state, split)
-
-
-def test_a_shard_along_tokens_is_not_a_shard_along_the_inputs():
-    with pytest.raises(StateError):
-        product(shard(-2), "rows")
-
-
-def test_changes_are_the_collectives_and_the_free_slice():
-    assert CHANGES["whole", "shard"] == SLICE
-    assert all(TRANSITIONS[op] == kinds for kinds, op in CHANGES.items() if op != SLICE)
-    assert not admits("activation", State("partial")) and admits("activation", shard(-1))
-    assert {step for step in ADMITS if admits(step, shard(-1))} == {"activation", "heads"}
 
 
 # --- every choice, by its states -------------------------------------------------------------------------------------

@@ -15,19 +15,16 @@ NAMED = 24                             # pieces up to which each says whose it i
 
 def tensor_figure(picture: Picture) -> go.Figure:
     """The whole matrix, every piece in its owner's hue; grey where all hold all. Opacity is the number's magnitude."""
-    figure, scale = go.Figure(), picture.largest
-    for piece in picture.pieces:
-        if piece.cells is not None and scale:
-            figure.add_trace(_heat(picture, piece, piece.cells, scale))
-        else:
-            figure.add_trace(_hover(picture, piece))
-            if len(picture.pieces) <= NAMED:
-                _name(figure, picture, piece)
-        _outline(figure, piece, filled=piece.cells is None or not scale)
+    scale = picture.largest
+    bare = [piece.cells is None or not scale for piece in picture.pieces]
+    names = [_name(picture, piece) for piece, is_bare in zip(picture.pieces, bare, strict=True) if is_bare]
+    figure = go.Figure([_hover(picture, piece) if piece.cells is None or not scale else
+                        _heat(picture, piece, piece.cells, scale) for piece in picture.pieces])
     down, across = picture.shape
     height = int(np.clip(520 * down / across, 70 if down == 1 else 220, 520))
     figure.update_layout(height=height + 90, margin={"l": 10, "r": 10, "t": 50, "b": 40}, showlegend=False,
-                         dragmode=False)
+                         dragmode=False, shapes=list(map(_outline, picture.pieces, bare)),
+                         annotations=names if len(names) <= NAMED else [])
     ticks = _ticks(picture)
     figure.update_xaxes(range=[-0.004, 1.004], showgrid=False, zeroline=False, fixedrange=True,
                         title=_axis(picture, 1), tickvals=[], automargin=True)
@@ -65,18 +62,18 @@ def _color(piece: Piece) -> str:
     return GREY if piece.rank < 0 else rank_hue(piece.rank)
 
 
-def _outline(figure: go.Figure, piece: Piece, filled: bool) -> None:
+def _outline(piece: Piece, filled: bool) -> dict:
     color = _color(piece)
-    figure.add_shape(type="rect", x0=piece.across[0], x1=piece.across[1], y0=piece.down[0], y1=piece.down[1],
-                     line={"color": color, "width": 1 if piece.rank < 0 else 2},
-                     fillcolor=with_opacity(color, 0.35 if filled else 0))
+    return {"type": "rect", "x0": piece.across[0], "x1": piece.across[1], "y0": piece.down[0], "y1": piece.down[1],
+            "line": {"color": color, "width": 1 if piece.rank < 0 else 2},
+            "fillcolor": with_opacity(color, 0.35 if filled else 0)}
 
 
-def _name(figure: go.Figure, picture: Picture, piece: Piece) -> None:
+def _name(picture: Picture, piece: Piece) -> dict:
     """Whose piece it is, in the theme's text color."""
     side = len(picture.pieces) if picture.cut == 1 else 1                       # as many as that lie side by side
     text = "on every rank" if piece.rank < 0 else f"rank {piece.rank}" if side <= 8 else str(piece.rank)
-    figure.add_annotation(x=sum(piece.across) / 2, y=sum(piece.down) / 2, text=text, showarrow=False)
+    return {"x": sum(piece.across) / 2, "y": sum(piece.down) / 2, "text": text, "showarrow": False}
 
 
 def _held_by(picture: Picture, piece: Piece) -> str:
@@ -116,13 +113,15 @@ def totals_figure(sums: Totals) -> go.Figure:
     """Bytes of each rank, one bar a rank, parted by kind."""
     figure = go.Figure()
     ranks = list(range(len(sums.ranks)))
+    edge = {"color": GREY, "width": int(len(ranks) <= 16)}
     for kind, held in sums.held.items():
         figure.add_trace(go.Bar(x=ranks, y=list(held), name=kind,
-                                marker={"color": KIND_SHADES[kind], "line": {"color": GREY, "width": 1}},
+                                marker={"color": KIND_SHADES[kind], "line": edge},
                                 hovertext=[f"rank {rank}, {kind}: {size(one)}" for rank, one in enumerate(held)],
                                 hoverinfo="text"))
-    figure.update_layout(barmode="stack", height=320, margin={"l": 10, "r": 10, "t": 10, "b": 10}, bargap=0.25,
-                         legend={"orientation": "h", "y": -0.2, "x": 0})
+    figure.update_layout(barmode="stack", height=340, margin={"l": 10, "r": 10, "t": 60, "b": 10}, bargap=0.2,
+                         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0,
+                                 "traceorder": "normal"})
     figure.update_xaxes(title="rank", tickmode="linear" if len(ranks) <= 16 else "auto", fixedrange=True)
     figure.update_yaxes(title="bytes", tickformat=".3s", fixedrange=True)
     return figure
