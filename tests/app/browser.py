@@ -19,7 +19,7 @@ const player = startStandalone(document.querySelector("main"), JSON.parse(docume
 Object.assign(window, {%s});
 """
 NAMES = ("player", "reduce", "initialState", "timeOf", "placeAt", "moments", "advance", "captionOf", "duration", "size",
-         "decodePlay", "passNs", "RANK_HUES")
+         "decodePlay", "passNs", "RANK_HUES", "createScene", "readTheme", "momentOf", "colorParts")
 
 
 @pytest.fixture(scope="session")
