@@ -132,6 +132,8 @@ def generate(
                                                 "'*.mlp.down'. Every rank takes its partial sum for the whole.",
                                                 "--break", metavar="SITE", panel=FAULT)] = None,
         json: Annotated[bool, opt("Print one JSON object instead of text.", "--json", panel=RECORD)] = False,
+        json_lines: Annotated[bool, opt("Print a JSON object for every token as it comes, and the one of --json last.",
+                                        "--json-lines", panel=RECORD)] = False,
         logits: Annotated[str | None, opt("Write the logits of every prompt position and new token.",
                                           metavar="FILE.npy", panel=RECORD)] = None,
         embedding: EmbeddingOption = Embedding.vocab,
@@ -156,7 +158,7 @@ def generate(
         PromptSource(tuple(prompts or ()), tuple(file or ()), tuple(tokens or ()), chat, ignore_end),
         ModelOptions(model, embedding.value, cut.value, load.value, dtype.value, parallel_block),
         Sampling(temperature, top_k, top_p, seed), max_tokens, sharded_logits, logits, trace, values, show_comm, json,
-        tuple(breaks or ()))
+        json_lines, tuple(breaks or ()))
     on_ranks(lambda group: generate_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
              checked=checked, backend=backend, recorder=options.recorder, kind=options.communicator)
 
@@ -245,6 +247,19 @@ def trace_check(file: TraceFile) -> None:
     raise typer.Exit(check(file))
 
 
+@app.command()
+def watch(file: TraceFile,
+          html: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the page here: one file, for "
+                                                    "slides, lessons, issue threads. Left out: open it in the "
+                                                    "browser.")] = None,
+          first: Annotated[int | None, typer.Option(min=1, help="The first pass to show.")] = None,
+          count: Annotated[int | None, typer.Option(min=1, help="How many passes; left out: as many as make about "
+                                                    "1 MB.")] = None) -> None:
+    """Play a trace: how shards, partial sums and sync points flow, token by token."""
+    from minitp.commands.watch import watch as watch_trace
+    watch_trace(file, html, first, count)
+
+
 @app.command(rich_help_panel=MORE)
 def reshard(source: Annotated[str, typer.Argument(help="A model's name, a checkpoint, or a per-rank folder.")],
             target: Annotated[Path, typer.Argument(help="A new folder.")],
@@ -255,6 +270,17 @@ def reshard(source: Annotated[str, typer.Argument(help="A model's name, a checkp
     """Write a checkpoint as one file per rank, for any number of ranks, or whole again; bit for bit."""
     from minitp.commands.reshard import reshard_model
     reshard_model(source, target, ranks, embedding.value, cut.value)
+
+
+@app.command("app")
+def app_(port: Annotated[int | None, opt("Port to listen on.", min=1, max=65535, show_default="the first free one from "
+                                         "8501 on")] = None,
+         browser: Annotated[bool, opt("Open the page in a browser.", "--browser/--no-browser")] = True,
+         runs: Annotated[Path | None, opt("Folder of traces to show and to write new ones to.", metavar="FOLDER",
+                                          show_default="the user's data folder, or MINITP_RUNS")] = None) -> None:
+    """Watch runs in the browser: shards, sync points and waits, token by token. Ctrl-C ends it."""
+    from minitp.commands.app import serve
+    serve(port, browser, runs)
 
 
 class Bench(StrEnum):

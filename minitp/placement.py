@@ -150,7 +150,7 @@ class Placement:
         """Where `rank`'s piece lies in the whole parameter."""
         slices = [slice(0, size) for size in parameter.shape]
         if parameter.cut_axis is not None:
-            held = self._held(parameter.axes[parameter.cut_axis], rank)
+            held = self.held(parameter.axes[parameter.cut_axis], rank)
             slices[parameter.cut_axis] = slice(held.start, held.stop)
         return tuple(slices)
 
@@ -166,7 +166,8 @@ class Placement:
         """How many numbers of the model `rank` holds."""
         return sum(prod(self.shape(p, rank)) for p in self.parameters)
 
-    def _held(self, axis: str, rank: int) -> range:
+    def held(self, axis: str, rank: int) -> range:
+        """The indices along a named axis that fall to `rank` where that axis is cut."""
         e = self.config.head_size
         match axis:
             case "head":

@@ -9,7 +9,8 @@ from typing import Any
 
 from minitp.comm.caller import caller
 from minitp.comm.checks import summable
-from minitp.comm.communicator import Communicator, dtype_name
+from minitp.comm.communicator import Communicator
+from minitp.comm.messages import name_of
 from minitp.comm.partial import Partial
 from minitp.comm.states import state_names
 from minitp.comm.transport import Call
@@ -25,8 +26,8 @@ class BrokenCommunicator(Communicator):
             return super().all_reduce(partial, site=site, reason=reason, plane=plane)
         array, owned = summable(partial, "all_reduce").consume(self)
         taken = array if owned else array.copy()              # a view's memory still belongs to its partial
-        host = self._stage(taken)[0]
-        self.latest = call = Call(self._sequence, "all_reduce", site, dtype_name(host.dtype), host.shape)
+        host = self.stage(taken)[0]
+        self.latest = call = Call(self._sequence, "all_reduce", site, name_of(host.dtype), host.shape)
         self._sequence += 1
         kept, now = self.recorder.snapshot(host, plane), time.perf_counter_ns()
         self.recorder.add(self, call, call.op, plane, reason, state_names(call.op, None, None), host.shape, call.dtype,

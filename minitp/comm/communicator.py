@@ -8,7 +8,6 @@ sentence a reader sees. Whole and shard inputs are never changed; a partial sum 
 import json
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -17,9 +16,10 @@ import numpy as np
 from minitp.arrays import NUMPY, Arrays
 from minitp.comm.caller import caller
 from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
+from minitp.comm.messages import Messages, name_of
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
-from minitp.comm.states import WHOLE, State, state_names
+from minitp.comm.states import state_names
 from minitp.comm.transport import Call, Transport
 from minitp.cut import Cut, Slices
 from minitp.errors import CollectiveError, MinitpError, error_named
@@ -27,10 +27,9 @@ from minitp.trace.recorder import Recorder
 from minitp.trace.schema import CHECK
 
 T = TypeVar("T")
-dtype_name = cache(str)          # NumPy takes several µs to spell one
 
 
-class Communicator:
+class Communicator(Messages):
     """A group of ranks: this rank's number in it, its size, and the collectives.
 
     In the trace a group is named by its mesh axis and by `first`, the smallest rank of the run in it.
@@ -56,33 +55,33 @@ class Communicator:
     def all_reduce(self, partial: Partial, *, site: str, reason: str, plane: str = "data") -> Any:
         """partial → whole: every rank gets the sum."""
         array, owned = summable(partial, "all_reduce").consume(self)
-        host, on_device = self._stage(array)
+        host, on_device = self.stage(array)
         total = self._run("all_reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
                           lambda: self.transport.all_reduce(host, in_place=owned or on_device), before=host)
-        return self._unstage(total, on_device)
+        return self.unstage(total, on_device)
 
     def reduce_scatter(self, partial: Partial, *, axis: int, cut: Cut, site: str, reason: str,
                        plane: str = "data") -> Any:
         """partial → shard(axis): every rank gets its slice of the sum."""
         axis = cut_axis("reduce_scatter", site, summable(partial, "reduce_scatter").shape, axis, cut, self.size, None)
         array, _ = partial.consume(self)
-        host, on_device = self._stage(array)
+        host, on_device = self.stage(array)
         pieces = axis_pieces(host.shape, axis, cut)
         shape = shape_of(host.shape, pieces[self.rank])
         counts = [prod(shape_of(host.shape, piece)) for piece in pieces]
         mine = self._run("reduce_scatter", site, reason, plane, host.shape, host.dtype, host.nbytes,
                          lambda: self.transport.reduce_scatter(pack(host, pieces), counts).reshape(shape),
                          axis=axis - host.ndim, before=host)
-        return self._unstage(mine, on_device)
+        return self.unstage(mine, on_device)
 
     def reduce(self, partial: Partial, *, root: int = 0, site: str, reason: str, plane: str = "data") -> Any:
         """partial → on root: the root gets the sum, the others None."""
         check_root("reduce", site, root, self.size)
         array, _ = summable(partial, "reduce").consume(self)
-        host, on_device = self._stage(array)
+        host, on_device = self.stage(array)
         total = self._run("reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
                           lambda: self.transport.reduce(host, root), root=root, before=host)
-        return self._unstage(total, on_device)
+        return self.unstage(total, on_device)
 
     # --- shard → whole, shard, on root ---------------------------------------------------------------------------
 
@@ -96,7 +95,7 @@ class Communicator:
         return self._gather("gather", shard, axis, cut, site, reason, plane, root)
 
     def _gather(self, op: str, shard: Any, axis: int, cut: Cut, site: str, reason: str, plane: str, root: int | None):
-        host, on_device = self._stage(movable(shard, op))
+        host, on_device = self.stage(movable(shard, op))
         if root is not None:
             check_root(op, site, root, self.size)
         axis = cut_axis(op, site, host.shape, axis, cut, self.size, self.rank)
@@ -112,12 +111,12 @@ class Communicator:
 
         gathered = self._run(op, site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize, move,
                              axis=axis - len(whole), root=root, before=host)
-        return self._unstage(gathered, on_device)
+        return self.unstage(gathered, on_device)
 
     def all_to_all(self, shard: Any, *, axis: int, cut: Cut, to_axis: int, to_cut: Cut, site: str, reason: str,
                    plane: str = "data") -> Any:
         """shard(axis) → shard(to_axis): every rank sends each other rank the part it will hold."""
-        host, on_device = self._stage(movable(shard, "all_to_all"))
+        host, on_device = self.stage(movable(shard, "all_to_all"))
         axis = cut_axis("all_to_all", site, host.shape, axis, cut, self.size, self.rank)
         to_axis = cut_axis("all_to_all", site, host.shape, to_axis, to_cut, self.size, None)
         if axis == to_axis:
@@ -131,7 +130,7 @@ class Communicator:
         moved = self._run("all_to_all", site, reason, plane, whole, host.dtype, prod(whole) * host.dtype.itemsize,
                           lambda: unpack(self.transport.all_to_all(pack(host, outgoing), *sizes), target, incoming),
                           axis=axis - host.ndim, to_axis=to_axis - host.ndim, before=host)
-        return self._unstage(moved, on_device)
+        return self.unstage(moved, on_device)
 
     # --- on root → shard, whole ----------------------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class Communicator:
         counts = [prod(shape_of(shape, piece)) for piece in pieces]
         packed = None
         if self.rank == root:
-            host, _ = self._stage(movable(array, "scatter"))
+            host, _ = self.stage(movable(array, "scatter"))
             if host.shape != tuple(shape) or host.dtype != dtype:
                 raise CollectiveError(f"scatter at {site}: the root holds {host.shape} {host.dtype}, "
                                       f"announced was {tuple(shape)} {dtype}")
@@ -169,7 +168,7 @@ class Communicator:
         """The host's half of it; a control message needs no more."""
         check_root("broadcast", site, root, self.size)
         if self.rank == root:
-            host, _ = self._stage(movable(array, "broadcast"))
+            host, _ = self.stage(movable(array, "broadcast"))
             if host.shape != shape or host.dtype != dtype:
                 raise CollectiveError(f"broadcast at {site}: the root holds {host.shape} {host.dtype}, "
                                       f"announced was {shape} {dtype}")
@@ -181,22 +180,6 @@ class Communicator:
             return host
 
         return self._run("broadcast", site, reason, plane, shape, dtype, host.nbytes, move, root=root)
-
-    # --- one rank → another --------------------------------------------------------------------------------------
-
-    def send(self, array: Any, *, to: int, site: str, reason: str, plane: str = "data", state: State = WHOLE,
-             chunk: int | None = None) -> None:
-        """A copy of `array` to rank `to`, which must `receive` it; may wait until then. Afterwards it may be reused."""
-        host, _ = self._stage(movable(array, "send"))
-        self._message("send", to, site, reason, plane, state, chunk, host, lambda: self.transport.send(host, to))
-
-    def receive(self, *, shape: tuple[int, ...], dtype: Any, source: int, site: str, reason: str, plane: str = "data",
-                state: State = WHOLE, chunk: int | None = None) -> Any:
-        """What rank `source` sends; messages from one rank arrive in the order in which it sent them."""
-        host = np.empty(shape, dtype)
-        self._message("receive", source, site, reason, plane, state, chunk, host,
-                      lambda: self.transport.receive(host, source))
-        return self.arrays.from_host(host)
 
     # --- control: the program's own messages ---------------------------------------------------------------------
 
@@ -241,7 +224,7 @@ class Communicator:
              move: Callable[[], Any], *, axis: int | None = None, to_axis: int | None = None, root: int | None = None,
              before: np.ndarray | None = None) -> Any:
         """Announce, move, record."""
-        call = Call(self._sequence, op, site, dtype_name(dtype), shape, root)
+        call = Call(self._sequence, op, site, name_of(dtype), shape, root)
         self._sequence += 1
         kept = self.recorder.snapshot(before, plane)   # before the collective: a sum in place overwrites its terms
         enter = time.perf_counter_ns()
@@ -261,32 +244,3 @@ class Communicator:
                           enter, leave, caller())
         self.recorder.keep(kept, result, plane)
         return result
-
-    def _message(self, op: str, peer: int, site: str, reason: str, plane: str, state: State, chunk: int | None,
-                 host: np.ndarray, move: Callable[[], None]) -> None:
-        """Move and record. Messages are numbered by direction, so a send and its receive have the same number."""
-        if not 0 <= peer < self.size or peer == self.rank:
-            raise CollectiveError(f"{op} at {site}: rank {self.rank} of {self.size} has no message for rank {peer}; "
-                                  "a message goes to another rank of the group")
-        number = self._messages.get((op, peer), 0)
-        self._messages[op, peer] = number + 1
-        call = Call(number, op, site, dtype_name(host.dtype), host.shape)
-        enter = time.perf_counter_ns()
-        self.latest, self.pending = call, (call, enter)
-        try:
-            move()
-            leave = time.perf_counter_ns()
-        finally:
-            self.pending = None
-        self.recorder.add(self, call, op, plane, reason, (str(state), str(state)), host.shape, call.dtype,
-                          host.nbytes, enter, leave, caller(), peer=peer, chunk=chunk,
-                          wire=host.nbytes if op == "send" else 0)
-
-    def _stage(self, array: Any) -> tuple[np.ndarray, bool]:
-        """(a C-contiguous host array, whether the answer goes back to a device)."""
-        if self.arrays.is_device(array):
-            return np.ascontiguousarray(self.arrays.to_host(array)).reshape(array.shape), True
-        return np.ascontiguousarray(array).reshape(array.shape), False          # (ascontiguousarray makes 0-d 1-d)
-
-    def _unstage(self, array: np.ndarray | None, on_device: bool) -> Any:
-        return self.arrays.from_host(array) if on_device and array is not None else array

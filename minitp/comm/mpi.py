@@ -131,9 +131,17 @@ class MPITransport:
     def receive(self, array: np.ndarray, source: int) -> None:
         status = self._mpi.Status()
         self._comm.Recv(_bytes(array), source=source, status=status)
-        if status.count != array.nbytes:                     # a longer one MPI refuses itself, a shorter one it takes
+        self._check_size(array, source, status.count)
+
+    def exchange(self, array: np.ndarray, to: int, into: np.ndarray, source: int) -> None:
+        status = self._mpi.Status()
+        self._comm.Sendrecv(_bytes(array), dest=to, recvbuf=_bytes(into), source=source, status=status)
+        self._check_size(into, source, status.count)
+
+    def _check_size(self, array: np.ndarray, source: int, came: int) -> None:
+        if came != array.nbytes:                             # a longer one MPI refuses itself, a shorter one it takes
             raise CollectiveError(f"rank {self.rank} expects {array.nbytes} bytes ({array.size} × {array.dtype}) from "
-                                  f"rank {source}, which sent {status.count}")
+                                  f"rank {source}, which sent {came}")
 
     def barrier(self) -> None:
         self._comm.Barrier()

@@ -6,11 +6,13 @@
   on root       one rank holds it, the others nothing
 
 Multiplying changes a state for free (whole · columns → shard, shard · rows → partial); changing it back costs a
-collective. The tables below are read by the communicator, the recorder and the closed form alike.
+collective. The tables below are read by the communicator, the recorder, the closed form and the app alike.
 """
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
+
+from minitp.errors import StateError
 
 
 @dataclass(frozen=True)
@@ -57,3 +59,49 @@ def transition(op: str, axis: int | None = None, to_axis: int | None = None) -> 
 def state_names(op: str, axis: int | None, to_axis: int | None) -> tuple[str, ...]:
     """Before and after, as a trace has them."""
     return ("whole", "whole") if op == "barrier" else tuple(map(str, transition(op, axis, to_axis)))
+
+
+# --- what is free, and what must be paid first -----------------------------------------------------------------------
+
+Split = Literal["columns", "rows", "whole"]
+"""How a matrix of y = x · M is held (M is Wᵀ, the stored W transposed): each rank its columns, its rows, or all."""
+
+PRODUCTS: dict[tuple[str, Split], str] = {
+    ("whole", "whole"): "whole",
+    ("whole", "columns"): "shard",         # own columns of M give own columns of y
+    ("shard", "rows"): "partial",          # own columns of x meet own rows of M: one term of the sum
+    ("partial", "whole"): "partial",       # (a + b) M = a M + b M
+}
+"""Kind of x and split of M → kind of y. What isn't here is no product: x must be changed first."""
+
+ADMITS: dict[str, tuple[str, ...]] = {
+    "activation": ("whole", "shard"),      # entry by entry, but act(a + b) ≠ act(a) + act(b)
+    "heads": ("whole", "shard"),           # rotary, softmax: head by head, a head is on one rank; not linear
+    "norm": ("whole",),                    # the mean is over the whole row
+    "residual": ("whole",),                # x is whole: added to a partial sum it would count p times
+    "sample": ("whole",),                  # the largest of all logits
+}
+"""Step → the kinds of array it may be applied to; it leaves the kind as it is."""
+
+SLICE = "slice"
+"""The one change that costs nothing: a rank takes its part of what it holds whole."""
+
+CHANGES: dict[tuple[str, str], str] = {
+    ("whole", "shard"): SLICE,
+    **{kinds: op for op, kinds in TRANSITIONS.items() if "on root" not in kinds and kinds[0] != kinds[1]}}
+"""Kinds before and after → what changes one into the other, on all ranks alike."""
+
+
+def product(state: State, split: Split) -> State:
+    """The state of x · M for x in `state`. StateError where x must be changed first, and into what."""
+    kind = PRODUCTS.get((state.kind, split))
+    if kind is None or state.axis not in (None, -1):
+        fitting = " or ".join(before for before, how in PRODUCTS if how == split)
+        raise StateError(f"x is {state} and the matrix is held {'whole' if split == 'whole' else f'by {split}'}: the "
+                         f"product takes an x that is {fitting}. Change it first, by a collective or a slice")
+    return shard(-1) if kind == "shard" else State(kind)  # type: ignore[arg-type]
+
+
+def admits(step: str, state: State) -> bool:
+    """Whether `step`, one of ADMITS, may be applied to an array in `state`."""
+    return state.kind in ADMITS[step]

@@ -159,8 +159,19 @@ class ThreadTransport:
 
     def send(self, array: np.ndarray, to: int) -> None:
         """Waits until it is received, as MPI does with large arrays: what hangs there must not pass here."""
+        self._until_received(self._post(array, to), array, to)
+
+    def exchange(self, array: np.ndarray, to: int, into: np.ndarray, source: int) -> None:
+        received = self._post(array, to)
+        self.receive(into, source)
+        self._until_received(received, array, to)
+
+    def _post(self, array: np.ndarray, to: int) -> threading.Event:
         received = threading.Event()
         self.shared.mail[self.rank, to].put((array, received))
+        return received
+
+    def _until_received(self, received: threading.Event, array: np.ndarray, to: int) -> None:
         self._wait(lambda: received.wait(_LOOK_UP), f"send {array.size} × {array.dtype} to rank {to}")
 
     def receive(self, array: np.ndarray, source: int) -> None:

@@ -69,6 +69,10 @@ class Transport(Protocol):
         """Fill `array` with what `source` sends."""
         ...
 
+    def exchange(self, array: np.ndarray, to: int, into: np.ndarray, source: int) -> None:
+        """Send `array` to rank `to` and fill `into` with what `source` sends, both at once: neither waits first."""
+        ...
+
     def barrier(self) -> None: ...
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from minitp.comm import Communicator
 from minitp.comm.broken import BrokenCommunicator
+from minitp.commands.json_lines import JsonLines
 from minitp.commands.prompts import PromptSource
 from minitp.commands.session import ModelOptions, Session, open_generation
 from minitp.environment import is_first_rank, is_unicode
@@ -39,6 +40,7 @@ class GenerateOptions:
     values: bool = False
     show_comm: bool = False
     as_json: bool = False
+    json_lines: bool = False
     breaks: tuple[str, ...] = ()         # sites whose all-reduce is skipped on purpose
 
     def __post_init__(self):
@@ -79,17 +81,27 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
         gathered=not options.sharded_logits, keep_logits=options.logits is not None)
     generation = Generation(session.model, session.weights, request, dtype=np.dtype(options.model.dtype),
                             arrays=group.arrays)
-    printer = Printer(session, len(request.prompts), out=None if options.as_json or group.rank else sys.stdout,
+    silent = options.as_json or options.json_lines or group.rank > 0
+    printer = Printer(session, len(request.prompts), out=None if silent else sys.stdout,
                       streaming=not options.show_comm)
+    lines = JsonLines(sys.stdout, group.recorder) if options.json_lines and group.rank == 0 else None
+    if lines is not None:
+        lines.loaded(session.name, group.size, group.transport.world, [len(prompt) for prompt in request.prompts])
     times = [time.perf_counter()]
     for step in generation:
-        printer.show(step.tokens)
+        pieces = printer.show(step.tokens)
         times.append(time.perf_counter())
+        if lines is not None:
+            lines.step(step.index, step.tokens, pieces)
     printer.finish()
+    if lines is not None:
+        lines.generated(generation.tokens)
     row = result_row(session, generation, times, printer.texts())
     _write_record(options, session, generation, row)
     if group.rank == 0:
-        if options.as_json:
+        if lines is not None:
+            lines.write(row)
+        elif options.as_json:
             print(json.dumps(row, ensure_ascii=not is_unicode(sys.stdout)))
         elif not options.show_comm:
             print(f"\n{summary_line(row)}", file=sys.stderr)
@@ -104,12 +116,15 @@ class Printer:
         self.streams = [self.tokenizer.stream() if self.tokenizer else None for _ in range(prompts)]
         self.pieces: list[list[str]] = [[] for _ in range(prompts)]
 
-    def show(self, tokens: tuple[int | None, ...]) -> None:
+    def show(self, tokens: tuple[int | None, ...]) -> list[str]:
+        """What these tokens add to each prompt's text: perhaps nothing, where a character takes several."""
+        added = [""] * len(tokens)
         for row, token in enumerate(tokens):
-            if token is None:
-                continue
-            stream = self.streams[row]
-            self._add(row, f"{token} " if stream is None else stream.feed(token))
+            if token is not None:
+                stream = self.streams[row]
+                added[row] = f"{token} " if stream is None else stream.feed(token)
+                self._add(row, added[row])
+        return added
 
     def finish(self) -> None:
         for row, stream in enumerate(self.streams):

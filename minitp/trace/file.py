@@ -3,6 +3,7 @@
 The format is described in `minitp.trace.schema`.
 """
 import gzip
+import io
 import json
 import os
 import re
@@ -173,11 +174,14 @@ class Trace:
     def write(self, path: str | os.PathLike) -> None:
         """Write the file, gzipped where its name ends in .gz; whole, or not at all."""
         path = Path(path)
-        data = _text(self.to_plain()).encode()
-        if path.suffix == ".gz":
-            data = gzip.compress(data, 6, mtime=0)
+        data = self.to_bytes(zipped=path.suffix == ".gz")
         with replacing(path) as file:
             file.write(data)
+
+    def to_bytes(self, *, zipped: bool = False) -> bytes:
+        """What `write` writes."""
+        data = _text(self.to_plain()).encode()
+        return gzip.compress(data, 6, mtime=0) if zipped else data
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> "Trace":
@@ -186,6 +190,11 @@ class Trace:
             return cls.from_plain(_parse(_load(Path(path))))
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
+
+    @classmethod
+    def parse(cls, data: bytes, most: int = MAX_BYTES) -> "Trace":
+        """The same for the bytes of such a file, which may hold at most `most` bytes of text when unpacked."""
+        return cls.from_plain(_parse(_unpacked(io.BytesIO(data), most)))
 
     @classmethod
     def from_plain(cls, plain: Any) -> "Trace":
@@ -218,18 +227,26 @@ def _text(plain: dict[str, Any]) -> str:
 
 
 def _load(path: Path) -> bytes:
-    """The JSON text of the file, of at most MAX_BYTES."""
+    """The JSON text of the file."""
     try:
         if not path.is_file():
             raise FileFormatError("there is no such file" if not path.exists() else "this is not a file")
-        with path.open("rb") as plain:
-            zipped = plain.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if zipped else path.open("rb") as stream:
-            text = stream.read(MAX_BYTES + 1)
+        with path.open("rb") as file:
+            return _unpacked(file, MAX_BYTES)
+    except OSError as error:
+        raise FileFormatError(f"it can't be read: {error}") from error
+
+
+def _unpacked(file: io.BufferedIOBase, most: int) -> bytes:
+    """The text in an open file, gunzipped where it is zipped; no more of it than `most` bytes is ever unpacked."""
+    try:
+        zipped = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        text = (gzip.GzipFile(fileobj=file) if zipped else file).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise FileFormatError(f"it can't be read: {error}") from error
-    if len(text) > MAX_BYTES:
-        raise FileFormatError(f"it holds more than {MAX_BYTES // 2**20} MiB of text: more than minitp reads into "
+    if len(text) > most:
+        raise FileFormatError(f"it holds more than {most // 2**20} MiB of text: more than minitp reads into "
                               "memory. Record fewer steps, or without values")
     return text
 

@@ -12,7 +12,7 @@ from minitp.trace.schema import Event, Inner, Mark, Weight
 
 if TYPE_CHECKING:
     from minitp.arrays import Arrays
-    from minitp.comm.communicator import Communicator
+    from minitp.comm.messages import Messages
     from minitp.comm.transport import Call
     from minitp.trace.inner import InnerArrays
 
@@ -84,7 +84,7 @@ class Recorder:
         finally:
             self.keep_values = outer
 
-    def add(self, group: "Communicator", call: "Call", op: str, plane: str, reason: str, states: tuple[str, ...],
+    def add(self, group: "Messages", call: "Call", op: str, plane: str, reason: str, states: tuple[str, ...],
             shape: tuple[int, ...], dtype: str, payload: int, enter: int, leave: int, caller: str, *,
             peer: int | None = None, chunk: int | None = None, wire: int | None = None,
             broken: bool = False) -> None:

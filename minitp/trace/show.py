@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minitp.trace.file import Trace
-from minitp.trace.summary import Row, stragglers, summarize, total, working_phases
+from minitp.trace.summary import Row, crowded, stragglers, summarize, total, working_phases
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, plain, share, sites_in_words, size
 
@@ -71,12 +71,6 @@ def broken_line(trace: Trace) -> str:
     skipped = int((trace.events["rank"][broken] == trace.events["rank"][broken[0]]).sum())
     return (f"Broken on purpose: {skipped:,} of the sums were skipped, at {sites_in_words(sites, 60)}; each rank took "
             "its own partial sum for the whole.")
-
-
-def crowded(trace: Trace) -> bool:
-    """Whether some host had more ranks than cores; every view of waits must then say so."""
-    per_core = trace.run.get("ranks_per_core")
-    return isinstance(per_core, (int, float)) and per_core > 1 and isinstance(trace.run.get("cores"), int)
 
 
 def _dict(run: dict[str, Any], key: str) -> dict[str, Any]:

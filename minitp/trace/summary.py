@@ -13,7 +13,7 @@ import numpy as np
 from minitp.errors import ConfigError
 from minitp.trace.file import Trace
 from minitp.trace.schema import CHECK, MESSAGES
-from minitp.trace.timeline import Span, Timeline
+from minitp.trace.timeline import Span, Sync, Timeline
 from minitp.trace.wording import kind_of_site
 
 BY = ("phase", "token", "site", "reason", "op", "rank")
@@ -90,20 +90,31 @@ def working_phases(timeline: Timeline) -> list[str]:
     return list(dict.fromkeys(trace.words("phase")[data].tolist()))
 
 
-def stragglers(timeline: Timeline) -> dict[int, int]:
-    """For each rank, at how many sync points of more than one rank it was the last to arrive.
+def crowded(trace: Trace) -> bool:
+    """Whether some host had more ranks than cores; every view of waits must then say so."""
+    per_core = trace.run.get("ranks_per_core")
+    return isinstance(per_core, (int, float)) and per_core > 1 and isinstance(trace.run.get("cores"), int)
+
+
+def arrivals(timeline: Timeline) -> list[Sync]:
+    """Where the ranks arrive at each sync point of more than one rank, in the order of the trace.
 
     In checked mode on MPI the ranks meet before each collective, to compare it: there they arrive, and there they wait.
     """
     trace = timeline.trace
-    counts = dict.fromkeys(trace.ranks, 0)
     check = trace.words("reason") == CHECK
     sync_point = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES) & ~trace.events["broken"]
     calls = list(zip(*(trace.events[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
     checked = {calls[event]: timeline.sync_of(event) for event in np.flatnonzero(check).tolist()}
-    for sync in timeline.syncs:
-        if len(sync.events) > 1 and sync_point[sync.events[0]]:
-            counts[checked.get(calls[sync.events[0]], sync).last_rank] += 1
+    return [checked.get(calls[sync.events[0]], sync) for sync in timeline.syncs
+            if len(sync.events) > 1 and sync_point[sync.events[0]]]
+
+
+def stragglers(timeline: Timeline) -> dict[int, int]:
+    """For each rank, at how many sync points of more than one rank it was the last to arrive."""
+    counts = dict.fromkeys(timeline.trace.ranks, 0)
+    for sync in arrivals(timeline):
+        counts[sync.last_rank] += 1
     return counts
 
 

@@ -95,39 +95,66 @@ def sync_numbers(trace: Trace) -> np.ndarray:
     events = trace.events
     op = trace.words("op")
     send, receive = op == MESSAGES[0], op == MESSAGES[1]
-    me, peer = _rank_in_group(trace), events["peer"]
+    me, peer = rank_in_group(trace), events["peer"]
     source = np.where(send, me, np.where(receive, peer, -1))
     target = np.where(send, peer, np.where(receive, me, -1))
-    check = (trace.words("reason") == CHECK).astype(np.int64)      # has the number of the collective that it checks
-    keys = np.stack([events["axis"], events["group"], source, target, check, events["sequence"]])
-    _, first, sync = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    check = trace.where(reason=CHECK).astype(np.int64)            # has the number of the collective that it checks
+    key = codes(events["axis"], events["group"], source, target, check, events["sequence"])
+    _, first, sync = np.unique(key, return_index=True, return_inverse=True)
     in_order = np.empty(len(first), np.int64)
     in_order[np.argsort(first)] = np.arange(len(first))
-    return in_order[sync.reshape(-1)]
+    return in_order[sync]
 
 
-def _rank_in_group(trace: Trace) -> np.ndarray:
+def codes(*columns: np.ndarray) -> np.ndarray:
+    """One number for each entry, equal where the entries of all columns are equal, and in their order.
+
+    Column by column: `np.unique` of several at once sorts bytes, which takes ten times as long.
+    """
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        if len(values) > 1:
+            code = np.unique(code * len(values) + place, return_inverse=True)[1]
+    return code
+
+
+def rank_in_group(trace: Trace) -> np.ndarray:
     """Each event's rank as its group numbers it: what `root` and `peer` refer to."""
-    members = np.stack([trace.events[name] for name in ("axis", "group", "rank")])
-    unique, inverse = np.unique(members, axis=1, return_inverse=True)
-    groups = np.unique(unique[:2], axis=1, return_inverse=True)[1].reshape(-1)
-    starts = np.searchsorted(groups, groups)                      # unique sorts: a group's ranks lie side by side
-    return (np.arange(len(groups)) - starts)[inverse.reshape(-1)]
+    group = codes(trace.events["axis"], trace.events["group"])
+    member = codes(group, trace.events["rank"])
+    first = np.full(int(group.max(initial=-1)) + 1, len(group))
+    np.minimum.at(first, group, member)                           # members are in order: a group's ranks lie together
+    return member - first[group]
+
+
+NOBODY, LAST, ROOT, SENDER = range(4)
+"""Whom an event waits for."""
+
+
+def waits_for(trace: Trace) -> np.ndarray:
+    """For each event NOBODY, LAST, ROOT or SENDER: the rule by which waiting is parted from moving."""
+    op = trace.words("op")
+    until_last = np.isin(op, _UNTIL_LAST) | (np.isin(op, _ROOT_UNTIL_LAST) & is_root(trace))
+    return np.select([trace.events["broken"], until_last, np.isin(op, _UNTIL_ROOT), op == MESSAGES[1]],
+                     [NOBODY, LAST, ROOT, SENDER], NOBODY)
+
+
+def is_root(trace: Trace) -> np.ndarray:
+    """For each event whether its rank is the root of the collective."""
+    return trace.events["root"] == rank_in_group(trace)
 
 
 def _ready(trace: Trace, sync: np.ndarray) -> np.ndarray:
     """When what each event depends on is there; 0 where it depends on nothing."""
-    events, op = trace.events, trace.words("op")
-    enter, number = events["enter"], int(sync.max(initial=-1)) + 1
-    is_root = events["root"] == _rank_in_group(trace)
+    enter, number = trace.events["enter"], int(sync.max(initial=-1)) + 1
     last, root, sent = np.zeros((3, number), np.int64)
     np.maximum.at(last, sync, enter)
-    np.maximum.at(root, sync[is_root], enter[is_root])
-    sends = op == MESSAGES[0]
+    at_root, sends = is_root(trace), trace.words("op") == MESSAGES[0]
+    np.maximum.at(root, sync[at_root], enter[at_root])
     np.maximum.at(sent, sync[sends], enter[sends])
-    until_last = np.isin(op, _UNTIL_LAST) | (np.isin(op, _ROOT_UNTIL_LAST) & is_root)
-    return np.select([events["broken"], until_last, np.isin(op, _UNTIL_ROOT), op == MESSAGES[1]],
-                     [0, last[sync], root[sync], sent[sync]], 0)
+    rule = waits_for(trace)
+    return np.select([rule == LAST, rule == ROOT, rule == SENDER], [last[sync], root[sync], sent[sync]], 0)
 
 
 def _spans(trace: Trace, rank: int) -> list[Span]:

@@ -1,0 +1,185 @@
+"""Choosing a run: bundled samples, the runs folder, a trace that was uploaded. The choice is in the address.
+
+What is opened is what is shown: an upload is a line of the list with its digest, until it is removed.
+"""
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+
+import streamlit as st
+
+from minitp.errors import FileFormatError
+from minitp.runs import RunFile, listed, runs_folder, samples, title_of
+from minitp.trace import Timeline, Trace
+from minitp.trace.show import crowded
+from minitp.trace.wording import count, plain, size
+from ui import page
+
+UPLOAD_TEXT = 32 * 2**20               # bytes of JSON text that an uploaded file may hold when unpacked
+_CHOSEN, _UPLOAD, _LIST = "_run", "_upload", "_run_list"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run that pages show. `digest`: of the file's bytes, so that two of one name can't be taken for each other."""
+    name: str
+    trace: Trace
+    timeline: Timeline
+    digest: str
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that came from the browser, or why it can't be opened."""
+    name: str
+    digest: str
+    opened: Opened | None
+    error: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"upload-{self.digest}"
+
+
+def open_run() -> Opened | None:
+    """The run picker, in the sidebar, and the run that was chosen; None once the page says why there is none."""
+    place = st.sidebar.container()                        # above the uploader, which has to be asked first
+    _take_upload()
+    choices: dict[str, RunFile | Upload] = {run.name: run for run in (*samples(), *listed(runs_folder()))}
+    upload: Upload | None = st.session_state.get(_UPLOAD)
+    if upload is not None:
+        choices = {upload.key: upload} | choices
+    if not choices:
+        _nothing_yet()
+        return None
+    with place:
+        chosen = choices[_choose(choices)]
+    opened = _open(chosen)
+    if opened is not None:
+        with place:
+            st.caption(f"{count(opened.trace.run['ranks'], 'rank')} · {count(len(opened.trace), 'event')} · "
+                       f"sha256 {opened.digest}")
+        _banners(opened.trace)
+    return opened
+
+
+def _choose(choices: dict[str, RunFile | Upload]) -> str:
+    """The name of the chosen run: from the list, from the address, as before, or the first."""
+    asked, before = st.query_params.get("run"), st.session_state.get(_CHOSEN)
+    if asked is not None and asked not in choices:
+        st.info("The address asks for a run that isn't here (any more). Shown is another one.")
+    chosen = next((name for name in (asked, before) if name in choices), next(iter(choices)))
+    st.session_state[_LIST] = chosen
+    st.selectbox("Run", list(choices), key=_LIST, format_func=lambda name: _label(choices[name]),
+                 on_change=_changed)
+    _choice_is(chosen)
+    shown = choices[chosen]
+    if isinstance(shown, Upload):
+        st.button("Remove this upload", key="_remove_upload", on_click=_remove_upload, icon=":material/delete:")
+    return chosen
+
+
+def _changed() -> None:
+    _choice_is(st.session_state[_LIST])
+
+
+def _choice_is(name: str) -> None:
+    st.session_state[_CHOSEN] = name
+    if st.query_params.get("run") != name:
+        st.query_params["run"] = name
+
+
+def _label(choice: RunFile | Upload) -> str:
+    if isinstance(choice, Upload):
+        return f"Uploaded {plain(choice.name, 60)} ({choice.digest})"
+    said = _title(choice.path, choice.modified, choice.size) or plain(choice.name, 60)
+    when = f"{datetime.fromtimestamp(choice.modified / 1e9):%d %b %H:%M}"
+    return f"Sample: {said}" if choice.sample else f"{said} · {when}"
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def _title(path: Path, modified: int, size: int) -> str:
+    return title_of(path)
+
+
+# --- opening --------------------------------------------------------------------------------------------------------
+
+def _open(choice: RunFile | Upload) -> Opened | None:
+    try:
+        if isinstance(choice, RunFile):
+            trace, timeline, digest = _read(choice.path, choice.modified, choice.size)
+            opened: Opened | None = Opened(choice.name, trace, timeline, digest)
+        else:
+            opened = choice.opened
+    except FileFormatError as error:
+        page.problem("This run can't be opened.", str(error))
+        return None
+    if opened is None:
+        page.problem("The uploaded file can't be opened.", choice.error)
+        return None
+    return opened
+
+
+@st.cache_resource(max_entries=3, show_spinner="Reading the trace …")
+def _read(path: Path, modified: int, size: int) -> tuple[Trace, Timeline, str]:
+    """A trace file, parsed and checked once for all sessions; nobody changes it. The arguments are the key."""
+    digest = _digest(path.read_bytes())
+    trace = Trace.read(path)
+    return trace, Timeline.of(trace), digest
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:12]
+
+
+# --- uploads --------------------------------------------------------------------------------------------------------
+
+def _take_upload() -> None:
+    """The uploader. A file that came is read at once and becomes a line of the list; the uploader is empty again."""
+    turn = st.session_state.setdefault("_upload_turn", 0)
+    with st.sidebar.expander("Open a trace file", icon=":material/upload_file:"):
+        file = st.file_uploader(f"A file that `--trace` wrote, of at most {size(UPLOAD_TEXT)} of text",
+                                key=f"_uploader_{turn}")
+    if file is None:
+        return
+    upload = _uploaded(file.name, file.getvalue())
+    st.session_state[_UPLOAD], st.session_state["_upload_turn"] = upload, turn + 1
+    _choice_is(upload.key)
+    st.rerun()
+
+
+def _uploaded(name: str, data: bytes) -> Upload:
+    digest = _digest(data)
+    try:
+        trace = Trace.parse(data, UPLOAD_TEXT)
+        return Upload(name, digest, Opened(plain(name, 60), trace, Timeline.of(trace), digest))
+    except FileFormatError as error:
+        return Upload(name, digest, None, f"{plain(name, 60)}: {error}")
+
+
+def _remove_upload() -> None:
+    for key in (_UPLOAD, _CHOSEN):
+        st.session_state.pop(key, None)
+    st.query_params.pop("run", None)
+
+
+# --- what the page says -----------------------------------------------------------------------------------------------
+
+def _banners(trace: Trace) -> None:
+    run = trace.run
+    if crowded(trace):
+        st.warning(f"**{count(run['ranks'], 'rank')} shared {count(run['cores'], 'core')} in this run: its waits show "
+                   "the scheduler taking turns, not a network.**", icon=":material/groups:")
+    broken = run.get("broken")
+    if isinstance(broken, list) and broken:
+        st.warning("**This run was broken on purpose:** ranks took their partial sums for the whole at the places "
+                   "below, so its text is wrong.", icon=":material/heart_broken:")
+        st.text("\n".join(plain(site, 80) for site in broken[:20]))
+
+
+def _nothing_yet() -> None:
+    st.info("There is no run to show yet: open a trace file in the sidebar, or record one and reload this page.",
+            icon=":material/inbox:")
+    st.code(f'minitp generate --trace "{runs_folder() / "first.json.gz"}" "The capital of France is"',
+            language="bash", wrap_lines=True)

@@ -1,0 +1,25 @@
+"""The player as a component of the page. Defined once, when this module is imported: doing so again would replace it."""
+from typing import Any
+
+import streamlit as st
+
+from minitp.view.player import assets
+
+_component = st.components.v2.component(
+    "minitp_player", html=assets.html(), css=assets.css("streamlit"), js=assets.javascript("streamlit"))
+
+
+def player(play: dict[str, Any], *, seek: dict[str, Any], link: dict[str, str], key: str = "player") -> int | None:
+    """Show a play. Returns the sync that was clicked in this run of the script, if one was.
+
+    seek: {"n": counter, "sync", "phase", "clock"}: where to go; followed when `n` is another one than before
+    link: query keys that a copied link has besides those of the state
+    """
+    shown = _component(key=key, data={"play": play, "seek": seek, "link": link}, on_detail_change=lambda: None)
+    return clicked(shown.detail, len(play["syncs"]["pass"]))
+
+
+def clicked(value: Any, n: int) -> int | None:
+    """The number of a sync out of what the browser sent; None where it is none of the play's `n`."""
+    sync = value.get("sync") if isinstance(value, dict) else None
+    return sync if type(sync) is int and 0 <= sync < n else None

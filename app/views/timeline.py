@@ -1,0 +1,166 @@
+"""Timeline: all ranks, all tokens, as they were measured; beside it the same run replayed on another link."""
+import streamlit as st
+
+from minitp.plan.links import LINKS
+from minitp.trace.timeline import Timeline
+from minitp.trace.wording import count, duration, share
+from minitp.view import timeline as view
+from minitp.view.figures import timeline as figures
+from minitp.view.passes import Passes
+from minitp.view.replay import Replay, Script, can_replay, cutting, cutting_lines, replay
+from minitp.view.steps import Steps
+from ui import page
+from ui.picker import Opened, open_run
+from ui.state import keep, query_int
+
+
+@st.cache_resource(max_entries=3, show_spinner="Adding up the times …")
+def passes_of(digest: str, _timeline: Timeline) -> Passes:
+    """Worked out once per trace, and shared: nobody changes it."""
+    return Passes(_timeline)
+
+
+@st.cache_resource(max_entries=3, show_spinner="Replaying the run …")
+def replays(digest: str, _passes: Passes) -> dict[str, Replay]:
+    """The run on every link."""
+    script = Script.of(_passes)
+    return {link.name: replay(script, link) for link in LINKS}
+
+
+@st.cache_data(max_entries=12, show_spinner=False)
+def last_to_come(digest: str, _timeline: Timeline) -> list[view.Straggler]:
+    return view.came_last(_timeline)
+
+
+def parts(row: view.Group, source: str = "") -> dict[str, str]:
+    """A row's times for a table. What is measured and what a model says have columns of their own."""
+    return {f"{source}{name}": duration(getattr(row, name)) for name in ("time", *view.KINDS)}
+
+
+def overview(passes: Passes) -> list[view.Group]:
+    st.subheader("All tokens", anchor=False)
+    groups, note = view.overview(passes.tokens)
+    shares = st.segmented_control("Height of a bar", ["time", "share"], key="timeline_height") == "share"
+    rows = [{"token": group.name, "text": group.word, **parts(group)} for group in groups]
+    page.chart(figures.overview_figure(groups, shares=shares, ink=page.ink()), rows=rows, key="timeline_overview",
+               alt=f"Stacked bars, one per token, mean over the ranks. {view.share_line(passes)}")
+    if note:
+        st.caption(note)
+    return groups
+
+
+def chosen_tokens(passes: Passes) -> tuple[int, int]:
+    """First and last token of the detail: from the sliders, or from the address."""
+    tokens = passes.tokens
+    asked = query_int("token", 0, passes.rows[-1].number, -1)
+    if asked >= 0 and asked != st.session_state.get("timeline_address"):
+        st.session_state["timeline_first"] = next((i for i, row in enumerate(tokens) if row.number >= asked), 0)
+    first = st.session_state["timeline_first"] = min(keep("timeline_first", 1), len(tokens) - 1)
+    left, right = st.columns(2)
+    if len(tokens) > 1:
+        first = left.slider("First token", 0, len(tokens) - 1, key="timeline_first",
+                            help="0 is the prompt with the first new token")
+    most = min(view.fits(passes, first), len(tokens) - first)
+    wanted = keep("timeline_count", 1)
+    if wanted > most:
+        st.session_state["timeline_count"] = most
+    if most > 1:
+        wanted = right.slider("How many", 1, most, key="timeline_count",
+                              help=f"as many as {view.MOST_BARS:,} bars can show")
+    number = st.session_state["timeline_address"] = tokens[first].number
+    st.query_params["token"] = str(number)
+    return first, first + min(wanted, most) - 1
+
+
+def detail(opened: Opened, passes: Passes) -> int:
+    """The lanes; a click on a bar opens Watch there. Returns the first token shown."""
+    st.subheader("Rank by rank", anchor=False)
+    first, last = chosen_tokens(passes)
+    bars = view.detail(passes, first, last)
+    texts = view.hover_texts(passes, bars)
+    tokens = passes.tokens[first:last + 1]
+    st.caption("Solid: the rank computes. Hatched: it waits for another rank. Ink: data moves. Drag to zoom in, "
+               "double-click to zoom out; a click on a bar opens it in Watch.")
+    rows = [{"rank": rank, "begin": duration(start), "what": text} for rank, start, text in
+            zip(bars.rank.tolist(), bars.start.tolist(), texts, strict=True)]
+    picked = page.chart(
+        figures.lanes_figure(bars, texts, ink=page.ink()), rows=rows, key=f"timeline_lanes_{opened.digest}", pick=True,
+        alt=f"One lane per rank for {tokens[0].name}{f' to {tokens[-1].name}' if last > first else ''}: "
+            f"{count(len(bars), 'bar')} of computing, waiting and moving.")
+    for note in bars.notes:
+        st.caption(note)
+    if isinstance(picked, int) and picked >= 0:
+        token, sync = view.place_in_watch(Steps.of(opened.timeline), picked)
+        st.switch_page("views/watch.py", query_params={"run": opened.name, "token": str(token), "sync": str(sync)})
+    return first
+
+
+def other_link(opened: Opened, passes: Passes, groups: list[view.Group], first: int) -> None:
+    st.subheader("The same run on another link", anchor=False)
+    st.markdown("Every rank's computing stays as it was measured; each sync takes the time that a model of the link "
+                "gives it, and arrivals and waits follow. What is a **model** is never in one column with what was "
+                "**measured**.")
+    why = can_replay(passes)
+    if why:
+        st.info(why)
+        return
+    runs = replays(opened.digest, passes)
+    name = st.select_slider("Link", list(runs), key="timeline_link")
+    run, link = runs[name], runs[name].link
+    modeled = view.modeled_groups(run)
+    st.caption(f"{link.name}: {duration(link.latency_s * 1e9)} per message, {link.bytes_per_s / 1e9:.3g} GB/s. "
+               f"{link.source}.")
+    rows = [{"token": one.name, **parts(one, "measured "), **parts(other, "model: ")}
+            for one, other in zip(groups, modeled, strict=True)]
+    page.chart(figures.panels_figure(groups, modeled, name, ink=page.ink()), rows=rows, key="timeline_panels",
+               alt=f"Two panels on one scale: time per token as measured, and by the model of {name}.")
+    bars, there = view.detail(passes, first, first), view.modeled_detail(passes, run, first)
+    sides = [(bars, view.hover_texts(passes, bars)), (there, view.hover_texts(passes, there, modeled=True))]
+    st.markdown("The first of the tokens chosen above, rank by rank, on one scale:")
+    rows = [{"rank": rank, f"begin ({source})": duration(start), source: text}
+            for source, (side, texts) in zip(("measured", "model"), sides, strict=True)
+            for rank, start, text in zip(side.rank.tolist(), side.start.tolist(), texts, strict=True)]
+    page.chart(figures.two_lanes_figure(*sides, name, ink=page.ink()), rows=rows, key="timeline_two_lanes",
+               alt=f"The lanes of all ranks twice: as measured, and by the model of {name}.")
+    st.markdown("**By the model**, per token, mean over ranks and tokens:")
+    means = {one: view.mean_of(other) for one, other in runs.items()}
+    page.table([{"link": one, **parts(mean, "model: "),
+                 "model: waiting and moving": share(mean.waiting + mean.moving, mean.time)}
+                for one, mean in means.items()], key="timeline_links")
+
+
+def cutting_further(passes: Passes) -> None:
+    found = cutting(passes)
+    if found is None:
+        return
+    st.subheader("Where cutting further stops paying", anchor=False)
+    st.markdown(f"By the model: one {found.phase} pass of this run needs {duration(found.computing * 1e9)} of "
+                f"computing, all ranks together, as measured here, and {count(found.sync_points, 'sync point')}. "
+                "Assumed: the computing divides evenly over p ranks, and the payloads stay the same.")
+    rows = [{"link (model)": curve.link.name, "ranks": p, "time per token (model)": duration(seconds * 1e9)}
+            for curve in found.curves for p, seconds in enumerate(curve.seconds, start=1)]
+    lines = cutting_lines(found)
+    page.chart(figures.cutting_figure(found, ink=page.ink()), rows=rows, key="timeline_cutting",
+               alt=f"Time per token against the number of ranks, one curve per link, by the model. {' '.join(lines)}")
+    st.markdown("\n".join(f"- {line}" for line in lines))
+
+
+def show(opened: Opened) -> None:
+    passes = passes_of(opened.digest, opened.timeline)
+    if not passes.tokens:
+        st.info("This run has no passes: nothing of a model moved in it, so there is no time to show.")
+        return
+    st.markdown(f"{view.straggler_line(last_to_come(opened.digest, opened.timeline))}  \n{view.share_line(passes)}")
+    groups = overview(passes)
+    first = detail(opened, passes)
+    other_link(opened, passes, groups, first)
+    cutting_further(passes)
+
+
+keep("timeline_height", "time")
+keep("timeline_link", LINKS[-1].name)
+page.begin("Timeline", "Where the time of every token went, on every rank: computing, waiting for another rank, moving "
+                       "data.")
+chosen = open_run()
+if chosen is not None:
+    show(chosen)

@@ -1,0 +1,119 @@
+"""The Timeline page's figures. Where all ranks are added up a bar has no hue; a lane has its rank's."""
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from minitp.trace.wording import duration
+from minitp.view.colors import GREY, INK, rank_hue
+from minitp.view.figures.style import laid_out, literal, marker, unit_for
+from minitp.view.replay import Cutting
+from minitp.view.timeline import KINDS, Bars, Group
+
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def overview_figure(groups: Sequence[Group], *, shares: bool = False, ink: str = INK["light"]) -> go.Figure:
+    """One stacked bar per token: time, mean over the ranks, or shares of it."""
+    factor, unit = unit_for(max((group.time for group in groups), default=0))
+    names = [group.first for group in groups]
+    figure = go.Figure()
+    for kind, word in enumerate(KINDS):
+        times = [getattr(group, word) for group in groups]
+        heights = [100 * t / (group.time or 1) if shares else t / factor
+                   for t, group in zip(times, groups, strict=True)]
+        texts = [f"{literal(group.name)} {literal(group.word)}<br>{word} {duration(t)} of {duration(group.time)}"
+                 for t, group in zip(times, groups, strict=True)]
+        figure.add_bar(x=names, y=heights, name=word, marker=marker(kind, GREY, ink), hovertext=texts,
+                       hoverinfo="text", customdata=names)
+    laid_out(figure, 280, barmode="stack")
+    figure.update_xaxes(title="token (0: the prompt and its first token)")
+    figure.update_yaxes(title="% of its time" if shares else f"{unit} per token", rangemode="tozero")
+    return figure
+
+
+def lanes_figure(bars: Bars, texts: Sequence[str], *, ink: str = INK["light"]) -> go.Figure:
+    """One lane per rank: computing solid in its hue, waiting hatched, moving in ink. customdata: the event's number."""
+    figure = go.Figure()
+    _add_lanes(figure, bars, texts, ink, *unit_for(_end(bars)))
+    laid_out(figure, 96 + 34 * len(bars.lanes), barmode="overlay")
+    _name_lanes(figure, bars, unit_for(_end(bars))[1])
+    return figure
+
+
+def two_lanes_figure(measured: tuple[Bars, Sequence[str]], modeled: tuple[Bars, Sequence[str]], link: str, *,
+                     ink: str = INK["light"]) -> go.Figure:
+    """The same token twice, on one scale of time: as it was measured, and as the model of a link would have it."""
+    figure = make_subplots(rows=2, cols=1, shared_xaxes="all", vertical_spacing=0.14,
+                           subplot_titles=("measured", f"model: {literal(link)}"))
+    scale = unit_for(max(_end(measured[0]), _end(modeled[0])))
+    for row, (bars, texts) in enumerate((measured, modeled), start=1):
+        _add_lanes(figure, bars, texts, ink, *scale, row=row, col=1)
+    laid_out(figure, 150 + 60 * len(measured[0].lanes), barmode="overlay")
+    _name_lanes(figure, measured[0], scale[1])
+    figure.update_xaxes(title=None, row=1)
+    return figure
+
+
+def _end(bars: Bars) -> float:
+    return float((bars.start + bars.length).max(initial=0))
+
+
+def _add_lanes(figure: go.Figure, bars: Bars, texts: Sequence[str], ink: str, factor: float, unit: str,
+               **place: int) -> None:
+    named = set() if place.get("row", 1) == 1 else set(range(len(KINDS)))
+    for rank in bars.lanes:
+        for kind, word in enumerate(KINDS):
+            mine = ((bars.rank == rank) & (bars.kind == kind)).nonzero()[0]
+            if not len(mine):
+                continue
+            figure.add_trace(go.Bar(
+                orientation="h", y=[f"rank {rank}"] * len(mine), base=(bars.start[mine] / factor).tolist(),
+                x=(bars.length[mine] / factor).tolist(), marker=marker(kind, rank_hue(rank), ink), width=0.8,
+                name=word, legendgroup=word, showlegend=kind not in named, hoverinfo="text",
+                hovertext=[literal(texts[i]) for i in mine], customdata=bars.event[mine].tolist()), **place)
+            named.add(kind)
+
+
+def _name_lanes(figure: go.Figure, bars: Bars, unit: str) -> None:
+    figure.update_yaxes(categoryorder="array", categoryarray=[f"rank {rank}" for rank in reversed(bars.lanes)],
+                        range=[-0.6, len(bars.lanes) - 0.4])
+    figure.update_xaxes(title=f"{unit} since the first of these tokens began")
+
+
+def panels_figure(measured: Sequence[Group], modeled: Sequence[Group], link: str, *, ink: str = INK["light"]
+                  ) -> go.Figure:
+    """Time per token, measured above and modeled below, on the same scale and never in one bar."""
+    figure = make_subplots(rows=2, cols=1, shared_xaxes="all", shared_yaxes="all", vertical_spacing=0.16,
+                           subplot_titles=("measured", f"model: {literal(link)}"))
+    factor, unit = unit_for(max((group.time for group in (*measured, *modeled)), default=0))
+    for row, groups in enumerate((measured, modeled), start=1):
+        for kind, word in enumerate(KINDS):
+            times = [getattr(group, word) for group in groups]
+            texts = [f"{'model' if row == 2 else 'measured'}: {literal(group.name)}<br>{word} {duration(t)} of "
+                     f"{duration(group.time)}" for t, group in zip(times, groups, strict=True)]
+            figure.add_trace(go.Bar(x=[group.first for group in groups], y=[t / factor for t in times], name=word,
+                                    marker=marker(kind, GREY, ink), legendgroup=word, showlegend=row == 1,
+                                    hovertext=texts, hoverinfo="text"), row=row, col=1)
+    laid_out(figure, 440, barmode="stack")
+    figure.update_xaxes(title="token", row=2)
+    figure.update_yaxes(title=f"{unit} per token", matches="y", rangemode="tozero")
+    return figure
+
+
+def cutting_figure(found: Cutting, *, ink: str = INK["light"]) -> go.Figure:
+    """A curve per link over the number of ranks, its minimum marked; both axes logarithmic. All of it is a model."""
+    factor, unit = unit_for(max(max(curve.seconds) for curve in found.curves) * 1e9)
+    figure, ranks = go.Figure(), range(1, len(found.curves[0].seconds) + 1)
+    for number, curve in enumerate(found.curves):
+        times = [s * 1e9 / factor for s in curve.seconds]
+        sizes = [11 if p == curve.best else 0 for p in ranks]
+        texts = [f"model, {literal(curve.link.name)}: {p} ranks, {duration(s * 1e9)} per token"
+                 for p, s in zip(ranks, curve.seconds, strict=True)]
+        figure.add_scatter(x=list(ranks), y=times, mode="lines+markers", name=literal(curve.link.name),
+                           line={"color": ink, "dash": _DASHES[number % len(_DASHES)], "width": 2},
+                           marker={"size": sizes, "color": ink, "symbol": "diamond"}, hovertext=texts, hoverinfo="text")
+    laid_out(figure, 400, legend=4)
+    figure.update_xaxes(type="log", title="ranks", tickvals=[2**k for k in range(len(ranks).bit_length())])
+    figure.update_yaxes(type="log", dtick="D2", title=f"{unit} per token (model)")
+    return figure

@@ -1,0 +1,27 @@
+// Where we are, which sync point, what time; and the caption: a sentence made of the run's numbers.
+
+function createHeader(parts, model) {
+  let key = "";
+  return function draw({ state, shown }) {
+    const sync = model.sync(state.sync), pass = model.passes[sync.pass];
+    setText(parts.when, `t = ${duration(Math.round(timeOf(model, shown)))} of ${duration(passNs(model, sync.pass))}`);
+    if (key === (key = `${state.sync} ${state.phase} ${state.playing}`)) return;
+    const number = state.sync - pass.first + 1;
+    setText(parts.where, placeName(model, sync, pass));
+    setText(parts.which, `sync point ${number} of ${pass.count} · ${opName(sync.op)} (${opKind(sync.op)})`);
+    setAttribute(parts.caption, "aria-live", state.playing ? "off" : "polite");
+    setText(parts.caption, captionOf(model, sync, state.phase));
+  };
+}
+
+function placeName(model, sync, pass) {
+  const layer = sync.layer >= 0 ? `Layer ${sync.layer} · ` : "";
+  const part = partName(sync.part);
+  return `${layer}${layer ? part : part[0].toUpperCase() + part.slice(1)} · ${passName(model, pass)}`;
+}
+
+function passName(model, pass) {
+  if (pass.phase === "load") return "before the first token";
+  const word = pass.text ? ` “${shortened(visible(pass.text).trim(), 24)}”` : "";
+  return pass.phase === "prefill" ? `prompt → first token${word}` : `token ${pass.step + 1}${word}`;
+}

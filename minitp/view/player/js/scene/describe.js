@@ -1,0 +1,29 @@
+// The picture in a sentence or two, for those who don't see it.
+
+function describeMoment(model, state) {
+  const sync = model.sync(state.sync), moment = momentOf(sync, { ...state, t: state.t ?? 1 });
+  const ranks = sync.times.map((_, rank) => rank);
+  const where = sync.layer >= 0 ? `${partName(sync.part)} of layer ${sync.layer}` : partName(sync.part);
+  const statuses = ranks.slice(0, 8).map((rank) => `rank ${rank} ${statusOf(sync, moment, rank)}`).join(", ");
+  const more = ranks.length > 8 ? ` and ${counted(ranks.length - 8, "more rank")}` : "";
+  const first = `${where}, ${opName(sync.op)} of ${dimensions(sync.shape)} over ${counted(ranks.length, "rank")}: ${statuses}${more}.`;
+  return [first, stageWords(sync, moment), sumWords(sync, moment)].filter(Boolean).join(" ");
+}
+
+function stageWords(sync, moment) {
+  if (moment.cut < 1) return "The whole matrices are shown, in their owners' colours, as they are cut.";
+  if (sync.broken) return "The sum is skipped: each rank takes its own partial for the whole.";
+  if (moment.phase === COMPUTE) return "The ranks compute.";
+  if (moment.phase === ARRIVING) return `${moment.arrived} of ${moment.needed} have arrived.`;
+  if (moment.phase === COMBINE) return `All have arrived: ${opKind(sync.op)}.`;
+  return sync.after ? `Afterwards it is ${sync.after}.` : "It is over.";
+}
+
+/** The equation of element 0, where its terms are known. */
+function sumWords(sync, moment) {
+  if (sync.before !== "partial" || moment.phase < COMBINE || sync.broken) return "";
+  const values = sync.times.map((_, rank) => termValue(sync, rank, 0)), sum = sumValue(sync, 0);
+  if (sum === null || values.some((value) => value === null)) return "";
+  const decimals = equationDecimals(values, sum), sign = addsUp(values, sum, decimals) ? "=" : "≈";
+  return `Element 0: ${values.map((value) => numberWords(value, decimals)).join(" + ")} ${sign} ${numberWords(sum, decimals)}.`;
+}

@@ -1,0 +1,210 @@
+"""The Timeline page's numbers: every token in one overview, some tokens in detail, and who kept the others waiting."""
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minitp.trace.summary import arrivals
+from minitp.trace.timeline import Timeline
+from minitp.trace.wording import count, duration, plain, share
+from minitp.view.passes import Pass, Passes
+from minitp.view.replay import Replay
+from minitp.view.steps import Steps
+
+MOST_BARS = 5_000                  # that a chart in a browser can take
+MOST_LANES = 32                    # ranks drawn below one another
+KINDS = ("computing", "waiting", "moving")
+COMPUTING, WAITING, MOVING = range(3)
+
+
+class Group(NamedTuple):
+    """One bar of the overview: a pass, or several in a row where there are too many; ns per pass."""
+    name: str
+    first: int                      # index among the tokens
+    last: int
+    word: str
+    begin: int
+    computing: float
+    waiting: float
+    moving: float
+
+    @property
+    def time(self) -> float:
+        return self.computing + self.waiting + self.moving
+
+
+class Bars(NamedTuple):
+    """The detail, one entry per bar; times in ns since `begin`.
+
+    event is the number of the event that the bar belongs to, or leads to (-1: its pass ends).
+    """
+    begin: int
+    lanes: list[int]
+    rank: np.ndarray
+    kind: np.ndarray
+    start: np.ndarray
+    length: np.ndarray
+    event: np.ndarray
+    notes: list[str]
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+
+def overview(tokens: list[Pass]) -> tuple[list[Group], str]:
+    """A bar of three parts per token, and a note where some had to share one."""
+    each = -(-len(tokens) * len(KINDS) // MOST_BARS) or 1
+    groups = [_group(tokens[first:first + each], first) for first in range(0, len(tokens), each)]
+    note = "" if each == 1 else (f"{len(tokens):,} tokens are more than one chart can show: each bar is the mean of "
+                                 f"{each} tokens in a row.")
+    return groups, note
+
+
+def _group(passes: list[Pass], first: int) -> Group:
+    one = passes[0]
+    name = one.name if len(passes) == 1 else f"{one.name} to {passes[-1].name}"
+    means = (sum(getattr(row, kind) for row in passes) / len(passes) for kind in KINDS)
+    return Group(name, first, first + len(passes) - 1, " ".join(row.word for row in passes[:8]).strip(), one.begin,
+                 *means)
+
+
+def fits(passes: Passes, first: int) -> int:
+    """How many tokens from the one at index `first` on fit into one detailed picture; at least one."""
+    lanes = min(len(passes.trace.ranks), MOST_LANES)
+    bars = np.cumsum([len(KINDS) * (row.sync_points + 1) * lanes for row in passes.tokens[first:]])
+    return max(int(np.searchsorted(bars, MOST_BARS, side="right")), 1)
+
+
+def detail(passes: Passes, first: int, last: int) -> Bars:
+    """Every compute, wait and move of the tokens at index first … last, of the first MOST_LANES ranks.
+
+    More than MOST_BARS bars are thinned: the shortest are left out, with a note that says so.
+    """
+    chosen = passes.tokens[first:last + 1]
+    begin = min((row.begin for row in chosen), default=0)
+    lanes = passes.trace.ranks[:MOST_LANES]
+    wanted = np.zeros(len(passes.rows) + 1, bool)                  # the last place is for "no pass", number -1
+    wanted[[row.number for row in chosen]] = True
+    spans, events, timeline = passes.spans, passes.trace.events, passes.timeline
+    mine = np.flatnonzero(wanted[spans.in_pass] & np.isin(spans.rank, lanes))
+    met = np.flatnonzero(wanted[passes.of_event] & np.isin(events["rank"], lanes))
+    enter, waiting, moving = events["enter"][met], timeline.waiting[met], timeline.moving[met]
+    columns = [np.concatenate(parts) for parts in (
+        (spans.rank[mine], events["rank"][met], events["rank"][met]),
+        (np.full(len(mine), COMPUTING), np.full(len(met), WAITING), np.full(len(met), MOVING)),
+        (spans.enter[mine] - begin, enter - begin, enter + waiting - begin),
+        (spans.leave[mine] - spans.enter[mine], waiting, moving),
+        (spans.before[mine], met, met))]
+    keep, notes = _thinned(columns[3])
+    if len(lanes) < len(passes.trace.ranks):
+        notes.append(f"The first {len(lanes)} of {count(len(passes.trace.ranks), 'rank')} are drawn.")
+    rank, kind, start, length, event = (column[keep] for column in columns)
+    return Bars(begin, lanes, rank, kind, start, length, event, notes)
+
+
+def _thinned(length: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Which bars to draw: all that last, or the longest where they are too many."""
+    keep = np.flatnonzero(length > 0)
+    if len(keep) <= MOST_BARS:
+        return keep, []
+    longest = np.sort(keep[np.argsort(-length[keep], kind="stable")[:MOST_BARS]])
+    return longest, [f"{MOST_BARS:,} of {len(keep):,} bars are drawn: those shorter than "
+                     f"{duration(int(length[longest].min()))} are left out. The numbers count all of them."]
+
+
+def modeled_groups(replay: Replay) -> list[Group]:
+    """The overview of a replay: the same tokens, with the model's waiting and moving."""
+    return overview(replay.passes)[0]
+
+
+def mean_of(replay: Replay) -> Group:
+    """All tokens of a replay as one bar: means over the tokens."""
+    return _group(replay.passes, 0)
+
+
+def modeled_detail(passes: Passes, replay: Replay, index: int) -> Bars:
+    """The token at `index` as the replay has it, in lanes like `detail`.
+
+    What a rank does by itself before a sync is drawn as one bar, from its sync before on.
+    """
+    events, lanes = passes.trace.events, passes.trace.ranks[:MOST_LANES]
+    owner = events["rank"][replay.event]
+    before = np.where(np.diff(owner, prepend=-1) == 0, np.concatenate([[0.0], replay.leave[:-1]]), 0.0)
+    number = passes.tokens[index].number
+    mine = np.flatnonzero((passes.of_event[replay.event] == number) & np.isin(owner, lanes))
+    begin = float(before[mine].min(initial=np.inf)) if len(mine) else 0.0
+    enter, ready, leave = (column[mine] for column in (replay.enter, replay.ready, replay.leave))
+    columns = [np.tile(owner[mine], 3), np.repeat([COMPUTING, WAITING, MOVING], len(mine)),
+               np.concatenate([before[mine], enter, ready]) - begin,
+               np.concatenate([enter - before[mine], ready - enter, leave - ready]), np.tile(replay.event[mine], 3)]
+    keep, notes = _thinned(columns[3])
+    rank, kind, start, length, event = (column[keep] for column in columns)
+    return Bars(int(begin), lanes, rank, kind, start, length, event, notes)
+
+
+def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
+    """What each bar says: who, what, how long, where; in a replay others may come last than were measured to."""
+    trace, timeline = passes.trace, passes.timeline
+    at = np.maximum(bars.event, 0)
+    columns: list[list[Any]] = [[plain(word, 60) for word in trace.words(name)[at].tolist()] for name in ("site", "op")]
+    verbs = ("computes", "waits", "moves data for")
+    texts = []
+    for rank, kind, length, event, site, op in zip(bars.rank.tolist(), bars.kind.tolist(), bars.length.tolist(),
+                                                   bars.event.tolist(), *columns, strict=True):
+        where = "until its pass ends" if event < 0 else (f"until {op} at {site}" if kind == COMPUTING
+                                                         else f"in {op} at {site}")
+        last = f"; rank {timeline.sync_of(event).last_rank} came last" if kind == WAITING and not modeled else ""
+        texts.append(f"rank {rank} {verbs[kind]} {duration(length)} {where}{last}")
+    return texts
+
+
+def place_in_watch(steps: Steps, event: int) -> tuple[int, int]:
+    """By what Watch knows an event: the number of its pass, and of its sync in that pass; (0, 0) where it doesn't."""
+    found = np.argwhere(steps.cell == event)
+    if not len(found):
+        return 0, 0
+    sync = int(found[0, 0])
+    number = int(steps.pass_of[sync])
+    return number, sync - int(steps.passes.first[number])
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+class Straggler(NamedTuple):
+    """How often a rank came last, and how long the others waited for it then, ns on average."""
+    rank: int
+    times: int
+    waited: float
+
+
+def came_last(timeline: Timeline) -> list[Straggler]:
+    """One row per rank that came last at a sync point of more than one rank, most often first."""
+    rank_of, times, waited = timeline.trace.events["rank"], dict[int, int](), dict[int, list[float]]()
+    for sync in arrivals(timeline):
+        others = sync.events[rank_of[sync.events] != sync.last_rank]
+        times[sync.last_rank] = times.get(sync.last_rank, 0) + 1
+        waited.setdefault(sync.last_rank, []).append(float(timeline.waiting[others].mean()) if len(others) else 0.0)
+    rows = [Straggler(rank, n, float(np.mean(waited[rank]))) for rank, n in times.items()]
+    return sorted(rows, key=lambda row: (-row.times, row.rank))
+
+
+def straggler_line(rows: list[Straggler]) -> str:
+    """The straggler in words: "Rank 2 came last at 41 % of the sync points; …"."""
+    if not rows:
+        return "No rank waited for another: this run has one rank, or no sync points."
+    syncs, first = sum(row.times for row in rows), rows[0]
+    line = (f"Rank {first.rank} came last at {share(first.times, syncs)} of the sync points; the others waited "
+            f"{duration(first.waited)} for it on average.")
+    costly = max(rows, key=lambda row: row.times * row.waited)
+    if costly.rank != first.rank:
+        line += (f" Rank {costly.rank} came last less often ({share(costly.times, syncs)}) but cost the others more: "
+                 f"{duration(costly.waited)} each time.")
+    return line
+
+
+def share_line(passes: Passes) -> str:
+    """How the time of all tokens was spent."""
+    tokens = passes.tokens
+    whole = sum(row.time for row in tokens)
+    parts = [f"{kind} {share(sum(getattr(row, kind) for row in tokens), whole)}" for kind in KINDS]
+    return f"{count(len(tokens), 'pass')} on {count(len(passes.trace.ranks), 'rank')}: {', '.join(parts)} of the time."

@@ -1,0 +1,114 @@
+"""A real browser for the tests: the system's Chromium, driven by playwright. Skipped where there is none."""
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitp.trace import Trace
+from minitp.view.player import assets
+from minitp.view.watch import play as play_of
+from tests.needs import missing
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+INSIDE = """
+const player = startStandalone(document.querySelector("main"), JSON.parse(document.getElementById("play").textContent));
+Object.assign(window, {%s});
+"""
+NAMES = ("player", "reduce", "initialState", "timeOf", "placeAt", "moments", "advance", "captionOf", "duration", "size",
+         "decodePlay", "passNs", "RANK_HUES")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests."""
+    if find_spec("playwright") is None:
+        missing("playwright: pip install 'minitp[test]'")
+    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if found is None:
+        missing(f"a Chromium on PATH ({', '.join(CHROMIUM)})")
+    from playwright.sync_api import sync_playwright
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
+    """watch(play, width=, scheme=, fragment=, calm=, ready=) → a page with the player alone; its console must stay clean.
+
+    The player's functions are names of the window there, for tests that ask what only the script knows.
+    """
+    contexts, said = [], []
+
+    def opened(play: dict[str, Any], *, width: int = 1400, scheme: str = "light", fragment: str = "",
+               calm: bool = True, ready: str = ".player[data-state*=token]") -> Any:
+        file = tmp_path / f"{len(contexts)}.html"
+        file.write_text(player_page(play), "utf-8")
+        context = chromium.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme,
+                                       reduced_motion="reduce" if calm else "no-preference")
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(file.as_uri() + fragment)
+        page.wait_for_selector(ready, timeout=10_000)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert said == [], said
+
+
+def player_page(play: dict[str, Any]) -> str:
+    """The player's files in a page, with its functions in reach."""
+    data = json.dumps(play).replace("<", "\\u003c")
+    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,">'
+            f'<meta name="viewport" content="width=device-width">'
+            f"<style>{assets.css('standalone')}</style><main>{assets.html()}</main>"
+            f'<script type="application/json" id="play">{data}</script>'
+            f'<script type="module">{assets.javascript("standalone")}{INSIDE % ", ".join(NAMES)}</script></html>')
+
+
+def state_of(page: Any) -> dict[str, str]:
+    """The player's data-state as a dictionary."""
+    return dict(part.split("=") for part in page.get_attribute(".player", "data-state").split(";"))
+
+
+def press(page: Any, *keys: str) -> dict[str, str]:
+    """Keys, each followed by a frame; the state afterwards."""
+    page.focus(".player")
+    for key in keys:
+        page.keyboard.press(key)
+    settle(page)
+    return state_of(page)
+
+
+def settle(page: Any) -> None:
+    """Two frames: what was asked for is drawn."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+@pytest.fixture(scope="session")
+def scatter_trace() -> Trace:
+    """A real run of the tiny model on 4 thread ranks, with values, loaded by scatter: every kind of collective."""
+    from tests.app.real_runs import tiny_run
+    return tiny_run("--load", "scatter", "--embedding", "hidden", ranks=4, tokens=6)
+
+
+@pytest.fixture(scope="session")
+def tiny_play(scatter_trace) -> dict[str, Any]:
+    return play_of(scatter_trace)
+
+
+@pytest.fixture(scope="session")
+def tiny_run_file(scatter_trace, tmp_path_factory) -> Path:
+    """The same run as a file, alone in its folder."""
+    path = tmp_path_factory.mktemp("runs") / "tiny.json"
+    scatter_trace.write(path)
+    return path

@@ -1,0 +1,54 @@
+"""The app without a browser: pages run in this process, on a runs folder of the test's own."""
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitp.trace import Trace
+from tests.app.browser import chromium, scatter_trace, tiny_play, tiny_run_file, watch  # noqa: F401  (found by name)
+from tests.app.real_runs import tiny_run
+from tests.needs import missing
+
+ROOT = Path(__file__).parents[2]
+APP = ROOT / "app"
+sys.path.insert(0, str(APP))                       # as Streamlit does for the folder of main.py
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> Path:
+    """An empty runs folder, which is the app's for this test."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    monkeypatch.setenv("MINITP_RUNS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def page(runs) -> Callable[..., Any]:
+    """page(what, **query) → an AppTest that has run `what`: a function with its imports inside, a script, the app."""
+    if find_spec("streamlit") is None:
+        missing("Streamlit: pip install 'minitp[app]'")
+    from streamlit.testing.v1 import AppTest
+
+    def opened(what: Callable[[], None] | Path = APP / "main.py", **query: str) -> AppTest:
+        test = AppTest.from_file(str(what)) if isinstance(what, Path) else AppTest.from_function(what)
+        for key, value in query.items():
+            test.query_params[key] = value
+        return test.run(timeout=20)
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def _tiny_trace() -> Trace:
+    return tiny_run()
+
+
+@pytest.fixture
+def tiny_trace(_tiny_trace) -> Trace:
+    """A real run of the tiny model on 2 thread ranks, with values; a copy of this test's own."""
+    return deepcopy(_tiny_trace)
