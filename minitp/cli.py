@@ -247,6 +247,19 @@ def trace_check(file: TraceFile) -> None:
     raise typer.Exit(check(file))
 
 
+@app.command()
+def watch(file: TraceFile,
+          html: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the page here: one file, for "
+                                                    "slides, lessons, issue threads. Left out: open it in the "
+                                                    "browser.")] = None,
+          first: Annotated[int | None, typer.Option(min=1, help="The first pass to show.")] = None,
+          count: Annotated[int | None, typer.Option(min=1, help="How many passes; left out: as many as make about "
+                                                    "1 MB.")] = None) -> None:
+    """Play a trace: how shards, partial sums and sync points flow, token by token."""
+    from minitp.commands.watch import watch as watch_trace
+    watch_trace(file, html, first, count)
+
+
 @app.command(rich_help_panel=MORE)
 def reshard(source: Annotated[str, typer.Argument(help="A model's name, a checkpoint, or a per-rank folder.")],
             target: Annotated[Path, typer.Argument(help="A new folder.")],

@@ -4,6 +4,7 @@ CuPy refuses to turn a device array into a host array unasked, and to mix the tw
 convert in silence (a NumPy index or value, `float(x)`, which waits for the device), these arrays refuse too: model code
 has no reason for it. Only what CuPy has is here, under its names; `empty` is full of NaN, as reused memory may be.
 """
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -199,3 +200,8 @@ class HostOnlyTransport(ThreadTransport):
         if not (array is None or type(array) is np.ndarray):
             raise TypeError(f"a {type(array)} reached the transport")
         return super()._exchange(array)
+
+    def _post(self, array: np.ndarray, to: int) -> threading.Event:
+        if type(array) is not np.ndarray:
+            raise TypeError(f"a {type(array)} reached the transport")
+        return super()._post(array, to)

@@ -38,8 +38,8 @@ def read_address() -> None:
 
 def write_address() -> None:
     now = {key: str(st.session_state[f"lab_{key}"]) for key in ADDRESS}
-    if now != st.session_state.get("lab_address"):
-        st.session_state["lab_address"] = now
+    st.session_state["lab_address"] = now
+    if now != {key: st.query_params.get(key) for key in ADDRESS}:
         st.query_params.update(now)
 
 
@@ -61,8 +61,8 @@ def settings() -> tuple[str, str, int, int, int]:
     ranks = right.slider("Ranks", 2, lab.RANKS[1], key="lab_ranks")
     most = lab.most_elements(op, ranks)
     fit("lab_elements", 1, most)
-    elements = last.slider("Numbers of each rank" if op not in lab.FROM_ROOT else "Numbers of the root", 1, most,
-                           key="lab_elements")
+    elements = last.slider("Numbers", 1, most, key="lab_elements",
+                           help="of the root" if op in lab.FROM_ROOT else "of each rank")
     root = 0
     if op in lab.ROOTED:
         fit("lab_root", 0, ranks - 1)
@@ -99,16 +99,16 @@ def rounds(play: lab.Play) -> None:
     """One round at a time: back, next, the picture."""
     number = len(play.rounds)
     fit("lab_round", 1, number)
-    back, middle, ahead = st.columns([1, 4, 1], vertical_alignment="bottom")
     now = st.session_state["lab_round"]
-    back.button("Back", icon=":material/chevron_left:", on_click=step, args=(-1, number), disabled=now == 1,
-                width="stretch", key="lab_back")
-    ahead.button("Next", icon=":material/chevron_right:", on_click=step, args=(1, number), disabled=now == number,
-                 width="stretch", key="lab_next")
-    if number > 1:
-        now = middle.slider("Round", 1, number, key="lab_round")
-    together = count(len(play.rounds[now - 1].messages), "message")
-    st.markdown(f"**Round {now} of {number}:** {together} at the same time.")
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.button("Back", icon=":material/chevron_left:", on_click=step, args=(-1, number), disabled=now == 1,
+                  key="lab_back")
+        st.button("Next", icon=":material/chevron_right:", on_click=step, args=(1, number), disabled=now == number,
+                  key="lab_next")
+        if number > 1:
+            now = st.slider("Round", 1, number, key="lab_round")
+    messages = len(play.rounds[now - 1].messages)
+    st.markdown(f"**Round {now} of {number}:** {count(messages, 'message')}{' at the same time' * (messages > 1)}.")
     page.chart(figures.round_figure(play, now - 1, ink=page.ink()), alt=lab.round_alt(play, now - 1),
                rows=lab.round_rows(play, now - 1), key="lab_picture")
     st.caption(figures.legend(play))

@@ -47,12 +47,12 @@ def sync_points(found: view.Ledger) -> None:
 def times(found: view.Ledger) -> None:
     st.subheader("Where the time went", anchor=False)
     st.markdown(found.waiting)
-    rows, note = view.per_site(found.timeline)
+    rows, note = found.per_site
     page.chart(sites_figure(rows, ink=page.ink()), key="ledger_sites", rows=[spent(row, "site") for row in rows],
                alt=f"Stacked bars, one per kind of site: computing before it, waiting, moving. {found.waiting}")
-    tokens, cut = view.per_token(found.timeline)
+    tokens, cut = found.per_token
     st.markdown("Per phase:")
-    page.table([spent(row, "phase") for row in view.per_phase(found.timeline)], key="ledger_phases")
+    page.table([spent(row, "phase") for row in found.per_phase], key="ledger_phases")
     with st.expander(f"Per token: {count(len(tokens), 'row')}"):
         page.table([spent(row, "token") for row in tokens], key="ledger_tokens")
     for line in (note, cut):

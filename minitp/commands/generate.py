@@ -56,7 +56,7 @@ class GenerateOptions:
         """Rank r's recorder; rank 0's also shows its events live where that is wanted."""
         from minitp.trace.live import ShowComm
         listener = ShowComm(sys.stderr) if self.show_comm and rank == 0 else None
-        return Recorder(rank, keep_values=self.values, listener=listener)
+        return Recorder(rank, keep_values=self.values and self.trace is not None, listener=listener)
 
 
 def check_targets(files: dict[str, str | None]) -> None:

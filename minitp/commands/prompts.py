@@ -34,13 +34,12 @@ def read_prompts(source: PromptSource, tokenizer: "ByteTokenizer | None", end_to
     `end_tokens` are the model config's, for a checkpoint without a tokenizer, which else knows them better.
     """
     ids = [parse_ids(text) for text in source.tokens]
-    texts = [*source.texts, *(_read_file(name) for name in source.files)]
+    texts = [*(_read_stdin() if text == "-" else text for text in source.texts), *map(_read_file, source.files)]
     if not ids and not texts:
         if sys.stdin is None or sys.stdin.isatty():
             raise ConfigError('there is no prompt: minitp generate "The capital of France is", or --file, --tokens, '
                               "or text on standard input")
-        texts = ["-"]
-    texts = [_read_stdin() if text == "-" else text for text in texts]
+        texts = [_read_stdin()]
     if texts and tokenizer is None:
         raise ConfigError("this checkpoint brings no tokenizer.json, so text can't become tokens: give token ids, "
                           "--tokens 1,5,9")
@@ -68,7 +67,7 @@ def _encode(text: str, chat: bool, tokenizer: Any) -> list[int]:
 
 def _read_file(name: str) -> str:
     if name == "-":
-        return "-"
+        return _read_stdin()
     path = Path(name).expanduser()
     try:
         with open(path, "rb") as file:

@@ -57,6 +57,10 @@ class RunRequest:
         if not self.prompt or len(self.prompt) > LONGEST_PROMPT:
             raise ConfigError(f"a prompt has 1 to {LONGEST_PROMPT:,} characters, this one {len(self.prompt):,}")
 
+    def prompt_text(self) -> bytes:
+        """What the prompt's file holds: `--file` takes one line's end off."""
+        return (self.prompt + "\n").encode(errors="replace")
+
     def program(self, prompt_file: Path, trace_file: Path) -> list[str]:
         """The command line, without the interpreter. The prompt is in a file: as a word it might be an option."""
         words = ["-m", "minitp", "generate", "--json-lines", f"--model={self.model}", f"--ranks={self.ranks}",
@@ -147,7 +151,7 @@ class RunManager:
             run, work = Run(request, owner), self._work_folder()
             try:
                 prompt, trace = work / "prompt.txt", work / "trace.json.gz"
-                prompt.write_bytes((request.prompt + "\n").encode(errors="replace"))   # one line's end is taken off
+                prompt.write_bytes(request.prompt_text())
                 job = _job(request, request.program(prompt, trace), run)
                 job.start()
             except OSError as error:

@@ -4,12 +4,14 @@ Control messages are left out: they are the program's own, not the model's.
 """
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event, Expected
 from minitp.trace.wording import dimensions, plain
 
 SHOWN = 20                         # differences; then it ends: a stranger's header may speak of a million ranks
+_FIELDS = attrgetter(*Expected._fields)
 _AHEAD = 200                       # how far to look for the next event that fits, after one that doesn't
 
 
@@ -53,7 +55,8 @@ def _all_the_same(recorded: Mapping[int, Sequence[Expected]], ranks: int, predic
 
 
 def _expected(event: Event | Expected) -> Expected:
-    return Expected._make(getattr(event, name) for name in Expected._fields)._replace(shape=tuple(event.shape))
+    expected = Expected._make(_FIELDS(event))
+    return expected if type(expected.shape) is tuple else expected._replace(shape=tuple(expected.shape))
 
 
 def _wanted(events: Iterable[Event | Expected]) -> list[Expected]:

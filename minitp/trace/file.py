@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -34,6 +35,7 @@ from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Inner, Mark, Weig
 MAX_BYTES = 128 * 2**20            # of JSON text, after gunzip: about a million events
 MAX_DEPTH = 32                     # of lists and objects inside `run` and `clock`
 MAX_RANKS = 1 << 20
+_ENDLESS = re.compile(rb"\d[eE]\+?\d{3}|\d{300}|\x00")    # what an infinite number may look like; \x00: in UTF-16, too
 
 
 class Trace:
@@ -114,8 +116,7 @@ class Trace:
     def words(self, column: str, table: str = "events") -> np.ndarray:
         """A column of words, as words (an array of objects); `table` is events, marks, arrays or weights."""
         found = getattr(self, table)
-        columns = found.columns if isinstance(found, ArrayTable) else found
-        return np.array([*self.strings, ""], object)[columns[column]]
+        return np.array([*self.strings, ""], object)[getattr(found, "columns", found)[column]]
 
     def where(self, **wanted: Any) -> np.ndarray:
         """Which events have these values, as booleans: trace.where(rank=0, plane="data", step=3)."""
@@ -136,12 +137,20 @@ class Trace:
     def _values(self) -> dict[int, dict[str, Any]]:
         return {value["event"]: value for value in self.values}
 
+    @property
+    def row(self) -> int:
+        """Which token of the first prompt is shown of its pass: the last; -1 where the header has no prompts."""
+        prompts = self.run.get("prompts")
+        first = prompts[0] if isinstance(prompts, list) and prompts and isinstance(prompts[0], list) else prompts
+        return len(first) - 1 if isinstance(first, list) else -1
+
     def value(self, event: int) -> tuple[KeptArray | None, KeptArray | None]:
         """What event number `event` took and what it gave; None where nothing was kept."""
         value = self._values.get(event, {})
         source = value if value.get("after_of") is None else self._values.get(value["after_of"], {})
-        before, after = value.get("before"), source.get("after")
-        return (None if before is None else KeptArray.of(before)), (None if after is None else KeptArray.of(after))
+        before, after = (None if kept is None else KeptArray.of(kept, self.row)
+                         for kept in (value.get("before"), source.get("after")))
+        return before, after
 
     def array(self, rank: int, phase: str, step: int | None, site: str, name: str) -> KeptArray | None:
         """An array inside a layer: trace.array(0, "decode", 3, "layers.0.mlp", "h"); None where it wasn't kept."""
@@ -149,7 +158,7 @@ class Trace:
 
     def weight(self, rank: int, name: str) -> KeptArray | None:
         """The part of the parameter `name` that `rank` holds."""
-        return self.weights.find(rank, (name,), self._word)
+        return self.weights.find(rank, (name,), self._word, row=0)
 
     # --- as a file ----------------------------------------------------------------------------------------------
 
@@ -247,13 +256,12 @@ def _parse(text: bytes) -> Any:
         raise FileFormatError(f"it holds the number {word[:40]}: numbers must be finite")
 
     def finite(digits: str) -> float:
-        number = float(digits)
-        if not isfinite(number):
+        if not isfinite(number := float(digits)):
             refuse(digits)
         return number
 
     try:
-        return json.loads(text, parse_constant=refuse, parse_float=finite)
+        return json.loads(text, parse_constant=refuse, parse_float=finite if _ENDLESS.search(text) else None)
     except RecursionError as error:
         raise FileFormatError(f"its lists lie more than {MAX_DEPTH} deep in one another") from error
     except FileFormatError:

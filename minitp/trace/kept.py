@@ -13,7 +13,7 @@ import numpy as np
 from minitp.errors import FileFormatError
 from minitp.trace.columns import Table, encode, from_lists, is_shape, renumber, to_lists
 from minitp.trace.schema import WORDS
-from minitp.trace.values import FIRST
+from minitp.trace.values import FIRST, token
 
 if TYPE_CHECKING:
     from minitp.trace.file import Trace
@@ -25,29 +25,29 @@ class KeptArray:
 
     shape   of the array (of its token `row` alone, where that is a number)
     cells   (rows, columns) float64: its numbers, its leading axes as rows; or, not `whole`, the largest magnitude of
-            each block of `block` = (rows, columns) numbers. NaN where a number wasn't finite
-    first   the array's first numbers, up to four, exact also where only maxima are kept; of its last row, where it is
-            no matrix of weights
+            each block of `block` = (rows, columns) numbers. NaN where a number wasn't finite; (0, 0) where it is empty
+    token   the row of `cells` that a picture shows: of a batch of prompts, the first one's last token
+    first   the exact first numbers of that row, up to four; of maxima, as far as the trace has them
     """
     shape: tuple[int, ...]
     whole: bool
     cells: np.ndarray
     block: tuple[int, int]
+    token: np.ndarray
     first: tuple[float, ...]
     row: int | None = None
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> "KeptArray":
-        shape = tuple(plain["shape"])
-        last = shape[-1] if shape else 1
-        whole = "data" in plain
+    def of(cls, plain: Mapping[str, Any], row: int = -1) -> "KeptArray":
+        """From what `is_kept` has approved; `row`: which token of the first sequence is shown, -1: the last one."""
+        shape, whole = tuple(plain["shape"]), "data" in plain
         block = (1, 1) if whole else _block(plain["block"])
-        columns = -(-last // block[1])
-        numbers = np.array(plain["data" if whole else "maxima"], float)          # None becomes NaN
-        rows = -(-prod(shape[:-1]) // block[0])
-        cells = numbers.reshape(rows, columns)
-        first = cells[-1, :FIRST].tolist() if whole and rows else plain.get("first", [])
-        return cls(shape, whole, cells, block, tuple(np.array(first, float).tolist()), plain.get("row"))
+        cells = np.array(plain["data" if whole else "maxima"], float)            # None becomes NaN
+        cells = cells.reshape(-1, -(-shape[-1] // block[1]) if shape else 1) if cells.size else cells.reshape(0, 0)
+        several = whole and len(shape) > 1 and cells.size > 0
+        shown = cells[token(row, shape[-2]) if several else -1] if cells.size else cells.reshape(0)
+        first = shown[:FIRST] if whole else np.array(plain.get("first", []), float)
+        return cls(shape, whole, cells, block, shown, tuple(first.tolist()), plain.get("row"))
 
 
 def _block(block: int | list[int]) -> tuple[int, int]:
@@ -115,13 +115,13 @@ class ArrayTable:
             found.setdefault(tuple(key), {}).setdefault(rank, number)
         return found
 
-    def find(self, rank: int, wanted: Sequence[Any], word: Mapping[str, int]) -> KeptArray | None:
+    def find(self, rank: int, wanted: Sequence[Any], word: Mapping[str, int], row: int = -1) -> KeptArray | None:
         """The array of `rank`, or that of the first rank that has one: what is the same is kept once."""
         names = [name for name in self.fields if name != "rank"]
         key = tuple(word.get(value, -2) if name in WORDS else -1 if value is None else value
                     for name, value in zip(names, wanted, strict=True))
         of_ranks = self._numbers.get(key)
-        return None if of_ranks is None else KeptArray.of(self.kept[of_ranks.get(rank, min(of_ranks.values()))])
+        return None if of_ranks is None else KeptArray.of(self.kept[of_ranks.get(rank, min(of_ranks.values()))], row)
 
 
 KEPT_RULE = "{shape, data}, or {shape, block, maxima, first}, and as many numbers as they say"
@@ -166,8 +166,11 @@ def is_kept(array: Any) -> bool:
 
 
 def _are_numbers(data: Any, size: int) -> bool:
-    return (isinstance(data, list) and len(data) == size and set(map(type, data)) <= {int, float, type(None)}
-            and all(abs(n) <= 2**64 for n in data if type(n) is int))
+    if not isinstance(data, list) or len(data) != size:
+        return False
+    types = set(map(type, data))
+    return types <= {int, float, type(None)} and (int not in types or all(abs(n) <= 2**64 for n in data
+                                                                          if type(n) is int))
 
 
 def best_tokens(trace: "Trace") -> list[int]:

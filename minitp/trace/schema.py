@@ -92,7 +92,7 @@ class Event(NamedTuple):
     wait: int | None                # … its result was asked for …
     complete: int | None            # … and was there
     wire: int | None                # bytes sent by this rank; known only for collectives built from our own sends
-    broken: bool                    # a fault was injected here: the partial was taken for the whole
+    broken: bool                    # skipped on purpose: each rank took its partial for the whole; payload is 0
     caller: str                     # the line of code that called it
 
 

@@ -123,7 +123,8 @@ def _per_pass(row: Row) -> str:
     """62, or 62.5 where passes differ; what isn't a sync point is added in words."""
     passes = row.passes or 1
     numbers = [f"{row.sync_points / passes:,.4g}"]
-    numbers += [f"{n / passes:,.4g} {word}" for n, word in ((row.messages, "messages"), (row.sample, "sample")) if n]
+    others = (row.messages, "messages"), (row.sample, "sample"), (row.broken, "skipped")
+    numbers += [f"{n / passes:,.4g} {word}" for n, word in others if n]
     return " + ".join(numbers)
 
 
@@ -140,7 +141,8 @@ def _site_table(rows: list[Row], by: str) -> Table:
         site, _, op = row.key.rpartition(" · ") if by == "site" else (row.key, "", "")
         names = [plain(site or row.key, 60), *([plain(op if site else "", 16)] if by == "site" else [])]
         times = row.meets + row.control
-        table.add_row(*names, f"{times:,}" if times else "", size(row.payload) if times else "",
+        said = f"{times:,}" if times else f"{row.broken:,} skipped" if row.broken else ""
+        table.add_row(*names, said, size(row.payload) if times else "",
                       *(share(getattr(row, part), whole) for part in _PARTS))
     _note_the_rest(table, rows)
     return table

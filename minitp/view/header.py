@@ -1,4 +1,5 @@
 """What the header of a trace says of its run, as far as it can be believed: it may be a stranger's."""
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,13 @@ class Words:
     ids: list[int]
     pieces: list[str]
 
-    def by_id(self) -> dict[str, str]:
-        """The text of every token that is known, by its id."""
-        return {str(i): text for i, text in [*zip(self.prompt_ids, self.prompt, strict=True),
-                                             *zip(self.ids, self.pieces, strict=True)]}
+    others: dict[int, str]         # tokens that ranks offered: the text of each
+
+    def by_id(self, wanted: Iterable[int]) -> dict[str, str]:
+        """The text of the tokens that were read, written or are wanted, by id, as far as it is known."""
+        known = self.others | dict(zip(self.prompt_ids, self.prompt, strict=True)) \
+            | dict(zip(self.ids, self.pieces, strict=True))
+        return {str(i): known[i] for i in {*self.prompt_ids, *self.ids, *wanted} if i in known}
 
 
 def part(run: dict[str, Any], key: str) -> dict[str, Any]:
@@ -55,7 +59,9 @@ def placement_of(run: dict[str, Any]) -> Placement | None:
 def words_of(run: dict[str, Any]) -> Words:
     """The words of the first sequence."""
     prompt, ids = _ids(run.get("prompts")), _ids(run.get("tokens"))
-    return Words(prompt, _pieces(run.get("prompt_pieces"), prompt), ids, _pieces(run.get("pieces"), ids))
+    others = {int(key): word(text) for key, text in part(run, "words").items()
+              if key.isascii() and key.isdigit() and len(key) <= 10 and isinstance(text, str)}
+    return Words(prompt, _pieces(run.get("prompt_pieces"), prompt), ids, _pieces(run.get("pieces"), ids), others)
 
 
 def sequences(run: dict[str, Any]) -> int:

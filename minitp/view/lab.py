@@ -267,9 +267,9 @@ def round_rows(play: Play, round: int) -> list[dict[str, Any]]:
     shown = play.rounds[round]
     rows: list[dict[str, Any]] = [
         {"round": round + 1, "what": f"rank {m.source} → rank {m.target}", "pieces": pieces_text(play, m.pieces),
-         "numbers": ", ".join(map(number_text, m.numbers)), "bytes": m.bytes} for m in shown.messages]
-    return rows + [{"round": round + 1, "what": f"rank {rank} holds", "pieces": "", "bytes": None,
-                    "numbers": _lane_text(play, lane)} for rank, lane in enumerate(shown.after)]
+         "numbers": ", ".join(map(number_text, m.numbers)), "bytes": size(m.bytes)} for m in shown.messages]
+    return rows + [{"round": round + 1, "what": f"rank {rank} holds", "pieces": "",
+                    "numbers": _lane_text(play, lane), "bytes": ""} for rank, lane in enumerate(shown.after)]
 
 
 def _lane_text(play: Play, lane: Sequence[Cell]) -> str:
@@ -288,4 +288,5 @@ def round_alt(play: Play, round: int) -> str:
     """The picture of a round in one sentence."""
     said = [f"rank {m.source} sends {pieces_text(play, m.pieces)} ({size(m.bytes)}) to rank {m.target}"
             for m in play.rounds[round].messages]
-    return f"Round {round + 1} of {len(play.rounds)}, all at the same time: " + "; ".join(said) + "."
+    together = ", all at the same time" if len(said) > 1 else ""
+    return f"Round {round + 1} of {len(play.rounds)}{together}: " + "; ".join(said) + "."

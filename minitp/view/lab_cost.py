@@ -15,8 +15,8 @@ WHY = {
             "hops, and each pays the latency.",
     "tree": "Whoever has it helps to pass it on, so ⌈lg p⌉ rounds are enough; but a message carries a lot.",
     "doubling": "Partners at distances 1, 2, 4, …: about lg p hops, the fewest there can be.",
-    "halving": "Half of what is left in each round, then the same way back: as few bytes as the ring in about 2 lg p "
-               "hops.",
+    "halving": "Half of what is left in each round, then the same way back: where p is a power of two as few bytes as "
+               "the ring, in 2 lg p hops.",
     "pairwise": "Each part goes straight to its rank: the fewest bytes, p − 1 messages.",
 }
 """In a sentence, why an algorithm costs what it costs."""

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -106,13 +107,34 @@ class Ledger:
                 f"equally often; the prompt carries more bytes. This run made {count(passes, 'pass')}: "
                 f"{len(each) * passes:,} sync points.{exchange}")
 
-    @property
+    @cached_property
     def waiting(self) -> str:
         """The share of waiting in words, loading apart."""
         phases = [phase for phase in working_phases(self.timeline) if phase != "load"]
         row = total(self.timeline, None, phases)
         return (f"{share(row.waiting, row.time)} of the ranks' time in the passes was waiting for another rank, "
                 f"{share(row.moving, row.time)} moving data, {share(row.computing, row.time)} computing.")
+
+    @cached_property
+    def per_phase(self) -> list[Row]:
+        return summarize(self.timeline, "phase", phases=working_phases(self.timeline))
+
+    @cached_property
+    def per_token(self) -> tuple[list[Row], str]:
+        """At most MOST_ROWS rows, with a note where there are more."""
+        rows = summarize(self.timeline, "token", phases=working_phases(self.timeline))
+        if len(rows) <= MOST_ROWS:
+            return rows, ""
+        return rows[:MOST_ROWS], f"The first {MOST_ROWS:,} of {len(rows):,} passes; the trace has all of them."
+
+    @cached_property
+    def per_site(self) -> tuple[list[Row], str]:
+        """The kinds of sites where most of the time goes, loading apart; at most MOST_SITES, with a note."""
+        phases = [phase for phase in working_phases(self.timeline) if phase != "load"]
+        rows = [row for row in summarize(self.timeline, "site", phases=phases) if row.time]
+        longest = sorted(rows, key=lambda row: -row.time)[:MOST_SITES]
+        note = f"The {MOST_SITES} of {len(rows):,} kinds of sites that take longest." if len(rows) > MOST_SITES else ""
+        return longest, note
 
 
 class Apart(NamedTuple):
@@ -123,27 +145,6 @@ class Apart(NamedTuple):
     times: int
     payload: int
     time: int                       # ns, over all ranks
-
-
-def per_phase(timeline: Timeline) -> list[Row]:
-    return summarize(timeline, "phase", phases=working_phases(timeline))
-
-
-def per_token(timeline: Timeline) -> tuple[list[Row], str]:
-    """At most MOST_ROWS rows, with a note where there are more."""
-    rows = summarize(timeline, "token", phases=working_phases(timeline))
-    if len(rows) <= MOST_ROWS:
-        return rows, ""
-    return rows[:MOST_ROWS], f"The first {MOST_ROWS:,} of {len(rows):,} passes; the download has all of them."
-
-
-def per_site(timeline: Timeline) -> tuple[list[Row], str]:
-    """The kinds of sites where most of the time goes, loading apart; at most MOST_SITES of them, with a note."""
-    phases = [phase for phase in working_phases(timeline) if phase != "load"]
-    rows = [row for row in summarize(timeline, "site", phases=phases) if row.time]
-    longest = sorted(rows, key=lambda row: -row.time)[:MOST_SITES]
-    note = f"The {MOST_SITES} of {len(rows):,} kinds of sites that take longest." if len(rows) > MOST_SITES else ""
-    return longest, note
 
 
 # --- downloads ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""How the play carries numbers: columns as base64, words and shapes once, arrays as exact float32 or as block maxima."""
+"""How the play carries numbers: columns as base64, each word once, arrays as exact float32 or as block maxima."""
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def word(text: object, longest: int = LONGEST) -> str:
 
 def base64_of(array: np.ndarray, dtype: str) -> str:
     """The array's numbers, little-endian, as base64."""
-    return base64.b64encode(np.ascontiguousarray(array, dtype)).decode("ascii")
+    return base64.b64encode(array.astype(dtype).tobytes()).decode("ascii")
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,15 @@ class Cells:
     numbers: np.ndarray            # (rows, cols)
     kind: str
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.numbers.shape[0], self.numbers.shape[1]
 
-    def nbytes(self) -> int:
-        return 4 * self.numbers.size if self.kind == "f32" else 4 + -(-self.numbers.size // 4) * 4
+def blocks(matrix: np.ndarray, rows: int, cols: int) -> Cells:
+    """At most rows × cols cells: the largest magnitude of each of equal blocks of a matrix."""
+    return Cells(_maxima(_maxima(np.abs(matrix), rows, 0), cols, 1), "u8")
 
 
-def blocks(matrix: np.ndarray, most: int) -> Cells:
-    """At most `most` × `most` cells: the largest magnitude of each of equal blocks of a matrix."""
-    return Cells(_maxima(_maxima(np.abs(matrix), most, 0), most, 1), "u8")
+def number_of_blocks(size: int, most: int) -> int:
+    """How many equal blocks, the last perhaps smaller: as many as fit into `most`."""
+    return -(-size // -(-size // most)) if size else 0
 
 
 def _maxima(matrix: np.ndarray, most: int, axis: int) -> np.ndarray:
@@ -59,30 +57,49 @@ def _maxima(matrix: np.ndarray, most: int, axis: int) -> np.ndarray:
     return np.maximum.reduceat(matrix, np.arange(0, size, -(-size // most)), axis=axis)
 
 
-@dataclass
 class Blob:
-    """Arrays one after the other, as bytes."""
-    parts: list[bytes] = field(default_factory=list)
-    holes: bool = False            # whether a number was not finite
+    """Arrays one after the other, as bytes.
 
-    def add(self, cells: Cells, scale: float) -> None:
-        """f32: the numbers. u8: `scale`, then each cell as a share of it in 255 steps, padded to 4 bytes."""
-        finite = np.isfinite(cells.numbers)
-        if not finite.all():
-            self.holes = True
-        numbers = np.where(finite, cells.numbers, 0)
-        if cells.kind == "f32":
-            self.parts.append(np.clip(numbers, -3e38, 3e38).astype("<f4").tobytes())
-            return
-        shares = np.rint(numbers * (255 / scale)) if scale > 0 else np.zeros_like(numbers)
-        data = np.clip(shares, 0, 255).astype(np.uint8).tobytes()
-        self.parts.append(np.float32(scale).astype("<f4").tobytes() + data + bytes(-len(data) % 4))
+    f32: the numbers. u8: a float32 scale, then each cell as a share of it in 255 steps, padded to 4 bytes.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.holes = False             # whether a number was not finite: it becomes 0
+
+    def add(self, named: list[tuple[str, Cells]]) -> None:
+        """The arrays in this order; those of one name and kind share one scale, so that they can be compared."""
+        coded: dict[int, bytes] = {}
+        groups: dict[str, list[int]] = {}
+        for i, (name, cells) in enumerate(named):
+            groups.setdefault("" if cells.kind == "f32" else name, []).append(i)
+        for name, members in groups.items():                       # one NumPy call for all: most arrays are tiny
+            flat = self._finite(np.concatenate([named[i][1].numbers.reshape(-1) for i in members]))
+            data, head, width = _floats(flat) if not name else _shares(flat)
+            at = 0
+            for i in members:
+                size = named[i][1].numbers.size * width
+                coded[i] = head + data[at:at + size] + bytes(-size % 4)
+                at += size
+        self.parts += [coded[i] for i in range(len(named))]
+
+    def _finite(self, numbers: np.ndarray) -> np.ndarray:
+        numbers = numbers.astype("<f4")
+        if np.isfinite(numbers).all():
+            return numbers
+        self.holes = True
+        return np.where(np.isfinite(numbers), numbers, 0).astype("<f4")
 
     def text(self) -> str:
         return base64.b64encode(b"".join(self.parts)).decode("ascii")
 
 
-def scale_of(many: list[Cells]) -> float:
-    """One scale for cells that are to be compared: their largest finite magnitude."""
-    largest = [float(np.max(np.abs(one.numbers), initial=0, where=np.isfinite(one.numbers))) for one in many]
-    return min(max(largest, default=0.0), 3e38)
+def _floats(numbers: np.ndarray) -> tuple[bytes, bytes, int]:
+    """(the numbers, what stands before each array, bytes of a number)."""
+    return numbers.tobytes(), b"", 4
+
+
+def _shares(magnitudes: np.ndarray) -> tuple[bytes, bytes, int]:
+    scale = magnitudes.max(initial=0)
+    shares = np.rint(magnitudes * (255 / float(scale))) if scale > 0 else magnitudes
+    return shares.astype(np.uint8).tobytes(), scale.astype("<f4").tobytes(), 1

@@ -15,6 +15,7 @@ import numpy as np
 from minitp.errors import ConfigError
 from minitp.plan.collectives import MODELS, best
 from minitp.plan.links import LINKS, Link
+from minitp.trace.file import Trace
 from minitp.trace.timeline import LAST, ROOT, codes, is_root, waits_for
 from minitp.trace.wording import count, duration, plain
 from minitp.view.passes import Pass, Passes
@@ -64,6 +65,7 @@ class Script:
 
     own     ns of a rank's own work before the event
     groups  the events of each sync, in an order in which they can be worked out one after the other
+    kinds   the different (op, ranks, payload); kind: which of them each event is
     rule    LAST, ROOT, … as in `minitp.trace.timeline`; at_root: the event's rank is the root
     """
     passes: Passes
@@ -71,6 +73,8 @@ class Script:
     own: np.ndarray
     first: np.ndarray               # whether it is its rank's first
     groups: list[list[int]]
+    kinds: list[tuple[str, int, int]]
+    kind: np.ndarray
     rule: np.ndarray
     at_root: np.ndarray
 
@@ -82,14 +86,16 @@ class Script:
             raise ConfigError(why)
         trace, chosen = passes.trace, _chosen(passes)
         first = np.diff(trace.events["rank"][chosen], prepend=-1) != 0
-        return cls(passes, chosen, _own_work(passes, chosen), first, _groups(passes.timeline.sync[chosen], first),
+        groups = _groups(passes.timeline.sync[chosen], first)
+        return cls(passes, chosen, _own_work(passes, chosen), first, groups, *_kinds(trace, chosen, groups),
                    waits_for(trace)[chosen], is_root(trace)[chosen])
 
 
 def replay(script: Script, link: Link) -> Replay:
     """The tokens of the run with every collective taking the modeled time."""
     passes = script.passes
-    enter, ready, leave = _run(script, _costs(script, link))
+    prices = np.array([best(op, ranks, payload, link)[1] * 1e9 for op, ranks, payload in script.kinds])
+    enter, ready, leave = _run(script, prices[script.kind].tolist())
     tokens, ranks = passes.tokens, max(len(passes.trace.ranks), 1)
     place = np.full(len(passes.rows), -1)
     place[[row.number for row in tokens]] = np.arange(len(tokens))
@@ -150,16 +156,15 @@ def _groups(sync: np.ndarray, first: np.ndarray) -> list[list[int]]:
     return groups
 
 
-def _costs(script: Script, link: Link) -> list[float]:
-    """The modeled time of each event's collective, ns."""
-    trace, sizes = script.passes.trace, np.empty(len(script.event), np.int64)
-    for group in script.groups:
-        sizes[group] = len(group)
-    op, payload = (trace.events[name][script.event] for name in ("op", "payload"))
-    _, one, kind = np.unique(codes(op, payload, sizes), return_index=True, return_inverse=True)
-    prices = [best(trace.strings[number], ranks, size, link)[1] * 1e9
-              for number, size, ranks in zip(*(column[one].tolist() for column in (op, payload, sizes)), strict=True)]
-    return np.array(prices)[kind].tolist()
+def _kinds(trace: Trace, chosen: np.ndarray, groups: list[list[int]]) -> tuple[list[tuple[str, int, int]], np.ndarray]:
+    """The different (op, ranks, payload) of the chosen events, and which of them each one is."""
+    ranks = np.empty(len(chosen), np.int64)
+    for group in groups:
+        ranks[group] = len(group)
+    op, payload = (trace.events[name][chosen] for name in ("op", "payload"))
+    _, one, kind = np.unique(codes(op, ranks, payload), return_index=True, return_inverse=True)
+    rows = zip(*(column[one].tolist() for column in (op, ranks, payload)), strict=True)
+    return [(trace.strings[word], size, load) for word, size, load in rows], kind
 
 
 def _run(script: Script, price: list[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

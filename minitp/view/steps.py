@@ -4,13 +4,13 @@ A sync is one collective or one message over all ranks; control messages are lef
 meet before each collective to compare it: there they arrive and there they wait, so that check counts as a part of its
 collective. Passes are runs of syncs of one phase, step and micro-batch.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from minitp.trace.file import Trace
 from minitp.trace.schema import CHECK, MESSAGES
-from minitp.trace.timeline import Timeline, codes, rank_in_group
+from minitp.trace.timeline import Timeline, codes, is_root
 
 MOST_RANKS = 64                    # lanes that a picture can show
 
@@ -61,6 +61,19 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.event)
+
+    def part(self, first: int, count: int, most: int) -> "Steps":
+        """The passes first … first + count - 1, of at most `most` syncs: the last passes lose what is beyond."""
+        chosen = slice(first, first + count)
+        start = int(self.passes.first[first]) if len(self.passes) else 0
+        stop = min(start + int(self.passes.count[chosen].sum()), start + most)
+        some = slice(start, stop)
+        columns = {name: getattr(self, name)[some] for name in (
+            "event", "cell", "begin", "enter", "ready", "leave", "last", "root")}
+        passes = Passes(*(getattr(self.passes, field.name)[chosen] for field in fields(Passes)))
+        firsts = np.minimum(passes.first - start, stop - start)
+        passes = replace(passes, first=firsts, count=np.minimum(passes.count, stop - start - firsts))
+        return replace(self, **columns, pass_of=self.pass_of[some] - first, passes=passes)
 
     @classmethod
     def of(cls, timeline: Timeline) -> "Steps":
@@ -127,7 +140,7 @@ def _last_and_root(trace: Trace, number: np.ndarray, kept: np.ndarray, arrive: n
     last, root = np.full((2, n), -1)
     order = np.lexsort((-rank, arrive[kept], number))
     last[number[order]] = rank[order]                                          # the last assignment stays
-    holds = (rank_in_group(trace)[kept] == trace.events["root"][kept]) | trace.where(op=MESSAGES[0])[kept]
+    holds = is_root(trace)[kept] | trace.where(op=MESSAGES[0])[kept]
     root[number[holds]] = rank[holds]
     return last, root
 
@@ -186,7 +199,10 @@ def _pass_of_marks(marks: dict[str, np.ndarray], phase: np.ndarray, step: np.nda
 
 
 def _ends_before(trace: Trace, arrive: np.ndarray, checks: np.ndarray) -> np.ndarray:
-    """For every event, when its rank's event before it ended; 0: it is the first. Checks belong to their collective."""
+    """For every event, when its rank's event or mark before it ended, or its mark began; 0: it is the first.
+
+    What lies between two marks is nobody's computing. Checks belong to their collective.
+    """
     rank, leave = trace.events["rank"], trace.events["leave"]
     alone = np.ones(len(rank), bool)
     alone[checks] = False
@@ -195,4 +211,18 @@ def _ends_before(trace: Trace, arrive: np.ndarray, checks: np.ndarray) -> np.nda
     ends = np.zeros(len(rank), np.int64)
     same = rank[order[1:]] == rank[order[:-1]]
     ends[order[1:][same]] = leave[order[:-1][same]]
-    return ends
+    return np.maximum(ends, _edges_before(trace, arrive))
+
+
+def _edges_before(trace: Trace, arrive: np.ndarray) -> np.ndarray:
+    """For every event, its rank's last begin or end of a mark that is not later than `arrive`; 0: there is none."""
+    marks, rank = trace.marks, trace.events["rank"]
+    edges = np.concatenate([marks["enter"], marks["leave"]])
+    if not len(edges):
+        return np.zeros(len(rank), np.int64)
+    ranks = np.concatenate([marks["rank"], marks["rank"]])
+    place = codes(np.concatenate([ranks, rank]), np.concatenate([edges, arrive]))
+    order = np.argsort(place[:len(edges)], kind="stable")
+    found = order[np.maximum(np.searchsorted(place[order], place[len(edges):], side="right") - 1, 0)]
+    fits = (ranks[found] == rank) & (edges[found] <= arrive)
+    return np.where(fits, edges[found], 0)

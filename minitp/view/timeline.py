@@ -158,10 +158,13 @@ def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
 
 
 def place_in_watch(steps: Steps, event: int) -> tuple[int, int]:
-    """(pass, sync) by which Watch knows an event; the first ones where it doesn't."""
+    """By what Watch knows an event: the number of its pass, and of its sync in that pass; (0, 0) where it doesn't."""
     found = np.argwhere(steps.cell == event)
-    sync = int(found[0, 0]) if len(found) else 0
-    return int(steps.pass_of[sync]) if len(steps) else 0, sync
+    if not len(found):
+        return 0, 0
+    sync = int(found[0, 0])
+    number = int(steps.pass_of[sync])
+    return number, sync - int(steps.passes.first[number])
 
 
 # --- words --------------------------------------------------------------------------------------------------------

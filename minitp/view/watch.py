@@ -4,6 +4,7 @@ Every number of the picture is made here, from the trace alone; the player draws
 little-endian numbers; words and shapes stand once, in `strings` and `shapes`. A trace may be a stranger's: its text is
 only ever passed on as text, and what can't be shown is left out with a note.
 """
+import json
 import re
 from typing import Any
 
@@ -14,13 +15,20 @@ from minitp.trace.summary import crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
 from minitp.trace.wording import plain
-from minitp.view.header import model_of, part, placement_of, words_of
+from minitp.view.header import Words, model_of, part, placement_of, words_of
+from minitp.view.notes import notes
 from minitp.view.packing import LONGEST, Strings, base64_of
-from minitp.view.slots import Layouts, Slots
+from minitp.view.slots import Layouts
+from minitp.view.source import line_of
 from minitp.view.steps import Steps
+from minitp.view.sync_arrays import SyncArrays, detail_of
+from minitp.view.tour import tour
 from minitp.view.weights import weights
+from minitp.view.window import MOST_SYNCS, ROOM, Window, window
 
 FORMAT, VERSION = "minitp play", 1
+MOST_BROKEN = 100                  # sites that are named
+OTHERS = 25_000                    # bytes: about what the header, the tour and the sites take
 
 
 def play(trace: Trace, *, first: int | None = None, count: int | None = None) -> dict[str, Any]:
@@ -31,23 +39,35 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None) ->
     steps = Steps.of(Timeline.of(trace))
     placement, words = placement_of(trace.run), words_of(trace.run)
     parts = parts_of(steps)
-    slots = Slots(steps, placement, words, parts)
-    strings = Strings()
-    layouts = Layouts(64)
-    columns = _syncs(steps, parts, strings)
-    columns["layout"] = [layouts.add(slots.of(k)) for k in range(len(steps))]
-    held, weight_blob = weights(placement, steps.ranks, {}, 32)
-    return {
-        "format": FORMAT, "version": VERSION,
-        "run": _run(trace, steps, slots),
+    arrays = SyncArrays(steps, placement, words, parts)
+    held, weight_blob = weights(placement, steps.ranks, trace, ROOM // 8)
+    fixed = [held, words.prompt, words.by_id(()), words.pieces, trace.shapes, weight_blob.text()]
+    used = len(json.dumps(fixed)) + OTHERS
+    shown_passes = window(steps, arrays.of, first, count, max(ROOM - used, ROOM // 2))
+    shown = steps.part(shown_passes.first, shown_passes.count, MOST_SYNCS)
+    strings, layouts = Strings(), Layouts(shown_passes.detail)
+    start = int(steps.passes.first[shown_passes.first]) if len(steps) else 0
+    columns = _syncs(shown, parts[start:start + len(shown)], strings)
+    columns["layout"] = [layouts.add(some) for some in shown_passes.slots]
+    run = _run(steps, detail_of(trace), shown_passes)
+    run["notes"] = notes(steps, shown, shown_passes, run["values"], run["broken"],
+                         layouts.blob.holes or weight_blob.holes)
+    made = {
+        "format": FORMAT, "version": VERSION, "run": run,
         "strings": strings.table, "shapes": [list(shape) for shape in trace.shapes],
-        "passes": _passes(steps, words, strings),
-        "prompt": words.prompt, "pieces": words.by_id(),
-        "syncs": columns, "times": base64_of(_times(steps), "<i4"),
+        "passes": _passes(shown, words, strings),
+        "prompt": words.prompt, "pieces": words.by_id(_offered(shown_passes)),
+        "syncs": columns, "times": base64_of(_times(shown), "<i4"),
         "layouts": layouts.table, "blob": layouts.blob.text(),
         "weights": held, "weight_blob": weight_blob.text(),
-        "tour": [],
     }
+    return made | {"tour": tour(made)}
+
+
+def _offered(shown: Window) -> set[int]:
+    """The ids of the tokens that ranks offered."""
+    return {int(number) for slots in shown.slots for slot in slots if slot.name == "best"
+            for number in slot.matrix[:, 0].tolist() if np.isfinite(number)}
 
 
 def parts_of(steps: Steps) -> list[str]:
@@ -68,19 +88,19 @@ def _part_of_site(site: str, parallel: bool) -> str:
     return {"embedding": "embedding", "head": "head", "logits": "head"}.get(site, "other")
 
 
-def _run(trace: Trace, steps: Steps, slots: Slots) -> dict[str, Any]:
-    run = trace.run
+def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
+    trace, run = steps.trace, steps.trace.run
     cores = run.get("cores")
-    broken = np.flatnonzero(trace.events["broken"])
+    broken = trace.words("site")[np.flatnonzero(trace.events["broken"])].tolist()
     return {
         "id": plain(run.get("id", ""), 40), "title": title(trace), "world": plain(run.get("world", ""), 20),
         "ranks": steps.ranks, "created": plain(run.get("created", ""), 30),
-        "cores": cores if type(cores) is int and 0 <= cores < 2**31 else 0, "crowded": crowded(trace), "notes": [],
-        "model": model_of(run), "embedding": "hidden" if part(run, "placement").get("embedding") == "hidden" else "vocab",
+        "cores": cores if type(cores) is int and 0 <= cores < 2**31 else 0, "crowded": crowded(trace),
+        "model": model_of(run),
+        "embedding": "hidden" if part(run, "placement").get("embedding") == "hidden" else "vocab",
         "gathered": part(run, "generation").get("gathered") is not False,
-        "broken": list(dict.fromkeys(plain(site) for site in trace.words("site")[broken].tolist())),
-        "values": slots.kept.detail(),
-        "window": {"first": 0, "count": len(steps.passes), "of": len(steps.passes)},
+        "broken": list(dict.fromkeys(plain(site) for site in broken))[:MOST_BROKEN], "values": detail,
+        "window": {"first": shown.first, "count": shown.count, "of": shown.of},
     }
 
 
@@ -89,7 +109,7 @@ def title(trace: Trace) -> str:
     return f"{name} on {counted(trace.run['ranks'], 'rank')}"
 
 
-def _passes(steps: Steps, words: Any, strings: Strings) -> dict[str, list[int]]:
+def _passes(steps: Steps, words: Words, strings: Strings) -> dict[str, list[int]]:
     passes = steps.passes
     names = [plain(steps.trace.strings[i], 20) for i in passes.phase.tolist()]
     made, read = [], []
@@ -101,7 +121,7 @@ def _passes(steps: Steps, words: Any, strings: Strings) -> dict[str, list[int]]:
     return {"phase": [strings.number(name) for name in names], "step": passes.step.tolist(),
             "text": [strings.number(text) for text in made], "input": [strings.number(text) for text in read],
             "first": passes.first.tolist(), "count": passes.count.tolist(),
-            "begin": passes.begin.tolist(), "end": passes.end.tolist()}
+            "begin": passes.begin.tolist(), "end": passes.end.tolist(), "tick": ticks(steps).tolist()}
 
 
 def _syncs(steps: Steps, parts: list[str], strings: Strings) -> dict[str, list[int]]:
@@ -112,18 +132,27 @@ def _syncs(steps: Steps, parts: list[str], strings: Strings) -> dict[str, list[i
     columns = {name: [plain_word[i] for i in trace.events[name][at].tolist()]
                for name in ("op", "site", "reason", "before", "after", "dtype", "plane", "caller")}
     layers = [re.match(r"layers\.(\d{1,6})\.", word) for word in trace.strings]
+    code = {i: strings.number(line_of(trace.strings[i])) for i in np.unique(trace.events["caller"][at]).tolist()}
     return columns | {
         "pass": steps.pass_of.tolist(), "part": [strings.number(word) for word in parts],
         "layer": [int(found[1]) if (found := layers[i]) else -1 for i in trace.events["site"][at].tolist()],
         "shape": trace.events["shape"][at].tolist(), "payload": trace.events["payload"][at].tolist(),
         "root": steps.root.tolist(), "broken": trace.events["broken"][at].astype(int).tolist(),
-        "code": [strings.number("")] * len(steps), "last": steps.last.tolist()}
+        "code": [code[i] for i in trace.events["caller"][at].tolist()], "last": steps.last.tolist()}
+
+
+def ticks(steps: Steps) -> np.ndarray:
+    """For each pass, how many ns one unit of `times` is: 1, or the power of ten that lets int32 hold the pass."""
+    last = np.zeros(len(steps.passes), np.int64)
+    np.maximum.at(last, steps.pass_of, steps.leave.max(axis=1, initial=0))
+    longest = np.maximum(last - steps.passes.begin, steps.passes.end - steps.passes.begin)
+    return 10 ** np.ceil(np.log10(np.maximum(longest / (2**31 - 1), 1))).astype(np.int64)
 
 
 def _times(steps: Steps) -> np.ndarray:
-    """(syncs, ranks, 5): compute begin, enter, ready, leave, in ns since the pass began; whether the rank took part."""
+    """(syncs, ranks, 5): compute begin, enter, ready, leave, in ticks since the pass began; whether the rank came."""
     there = steps.cell >= 0
-    since = steps.passes.begin[steps.pass_of][:, None]
-    times = [np.where(there, np.clip(column - since, 0, 2**31 - 1), 0)
+    since, tick = steps.passes.begin[steps.pass_of][:, None], ticks(steps)[steps.pass_of][:, None]
+    times = [np.where(there, np.clip((column - since) // tick, 0, 2**31 - 1), 0)
              for column in (steps.begin, steps.enter, steps.ready, steps.leave)]
     return np.stack([*times, there], axis=-1)

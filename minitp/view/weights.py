@@ -1,48 +1,47 @@
-"""Which matrices a rank keeps and where each piece lies in the whole: for the inset, and for the shards in the lanes."""
+"""Which matrices a rank keeps and where each piece lies in the whole: for the inset and for the shards in the lanes.
+
+All layers are cut alike, so a matrix's shape, cut and parts stand once, as `layers.*.…`, with kind "none"; what has
+numbers follows under its own name.
+"""
 import re
 from typing import Any
 
 import numpy as np
 
 from minitp.placement import Parameter, Physical, Placement
-from minitp.view.packing import Blob, blocks
+from minitp.trace.file import Trace
+from minitp.trace.kept import KeptArray
+from minitp.view.packing import Blob, Cells, blocks
 
-MOST = 4_000                       # entries: beyond it no picture shows them
+CELLS = (32, 24, 16, 12, 8, 6, 4)  # along each side of a matrix: as many as there is room for
 _ANY_LAYER = re.compile(r"^layers\.\d+\.")
+_Matrices = dict[str, list[tuple[int, np.ndarray, bool, tuple[int, ...]]]]
 
 
-def weights(placement: Placement | None, lanes: int, arrays: dict[tuple[str, int], tuple[np.ndarray, bool]],
-            cells: int) -> tuple[list[dict[str, Any]], Blob]:
-    """The entries of the play's `weights`, and their numbers.
+def weights(placement: Placement | None, lanes: int, trace: Trace, room: int) -> tuple[list[dict[str, Any]], Blob]:
+    """The entries of the play's `weights`, and their numbers, in about `room` bytes of JSON.
 
-    arrays   physical name and rank → (matrix as stored, whether its numbers are exact)
-    cells    at most so many rows and columns are shown of a matrix that is larger
-
-    Matrices without numbers are the same in every layer: they stand once, as `layers.*.…`, with kind "none".
+    Both are empty where the header doesn't say who holds what.
     """
-    made: list[dict[str, Any]] = []
-    blob = Blob()
     if placement is None:
-        return made, blob
-    seen: set[str] = set()
-    for array in placement.physical:
-        if len(array.parts[0].shape) != 2:
-            continue
-        pattern = _ANY_LAYER.sub("layers.*.", array.name)
-        if pattern not in seen:
-            seen.add(pattern)
-            made += [_entry(placement, array, pattern, rank) for rank in range(lanes)]
-        for rank in range(lanes):
-            if (array.name, rank) in arrays and len(made) < MOST:
-                made.append(_with_numbers(_entry(placement, array, array.name, rank), arrays[array.name, rank],
-                                          cells, blob))
-    return made, blob
+        return [], Blob()
+    matrices = [array for array in placement.physical if len(array.parts[0].shape) == 2]
+    patterns = {_ANY_LAYER.sub("layers.*.", array.name): array for array in reversed(matrices)}
+    entries = [_entry(placement, array, name, rank) for name, array in reversed(patterns.items())
+               for rank in range(min(lanes, placement.ranks))]
+    held: _Matrices = {}
+    if len(trace.weights):
+        for array in matrices:
+            pieces = [(rank, *whole) for rank in range(min(lanes, placement.ranks))
+                      if (whole := _stacked([trace.weight(rank, part.name) for part in array.parts])) is not None]
+            if pieces:
+                held[array.name] = pieces
+    return _with_numbers(entries, held, room)
 
 
 def _entry(placement: Placement, array: Physical, name: str, rank: int) -> dict[str, Any]:
     rows, cols = placement.physical_shape(array, rank)
-    parts = [{"name": f"{name.rsplit('.', 2)[0]}.{part.name.rsplit('.', 2)[-2]}.weight" if len(array.parts) > 1 else name,
-              "shape": list(part.shape),
+    parts = [{"name": _ANY_LAYER.sub("layers.*.", part.name), "shape": list(part.shape),
               "at": [[s.start, s.stop] for s in placement.slices(part, rank)]} for part in array.parts]
     return {"name": name, "rank": rank, "rows": rows, "cols": cols, "kind": "none", "shape": [rows, cols],
             "cut": cut_name(array.parts[0]), "parts": parts}
@@ -58,12 +57,34 @@ def cut_name(parameter: Parameter) -> str:
     return "rows" if parameter.cut_axis == 1 else "heads" if axis in ("head", "kv_head") else "columns"
 
 
-def _with_numbers(entry: dict[str, Any], array: tuple[np.ndarray, bool], cells: int, blob: Blob) -> dict[str, Any]:
-    matrix, exact = array
-    if exact and max(matrix.shape, default=0) <= cells:
-        from minitp.view.packing import Cells
-        drawn = Cells(matrix, "f32")
-    else:
-        drawn = blocks(matrix, cells)
-    blob.add(drawn, float(np.max(np.abs(np.nan_to_num(drawn.numbers)), initial=0)))
-    return entry | {"rows": drawn.shape[0], "cols": drawn.shape[1], "kind": drawn.kind}
+def _stacked(parts: list[KeptArray | None]) -> tuple[np.ndarray, bool, tuple[int, ...]] | None:
+    """The parts of a physical matrix one under the other: (cells, whether they are its numbers, its true shape)."""
+    kept = [part for part in parts if part is not None and len(part.shape) == 2 and part.cells.size]
+    if not kept or len(kept) < len(parts) or len({part.shape[1] for part in kept}) > 1:
+        return None
+    shape = sum(part.shape[0] for part in kept), kept[0].shape[1]
+    if all(part.whole for part in kept):
+        return np.concatenate([part.cells for part in kept]), True, shape
+    if len({part.cells.shape[1] for part in kept}) > 1:
+        return None
+    rows = [np.repeat(part.cells, part.block[0], axis=0)[:part.shape[0]] for part in kept]      # each as high as it is
+    return np.concatenate(rows), False, shape
+
+
+def _with_numbers(entries: list[dict[str, Any]], held: _Matrices, room: int) -> tuple[list[dict[str, Any]], Blob]:
+    """As finely as there is room for; layers beyond it have no numbers."""
+    blob, one = Blob(), 100                                                  # bytes of an entry
+    number = sum(map(len, held.values()))
+    cells = next((n for n in CELLS if number * (one + n * n * 4 // 3) <= room), CELLS[-1])
+    most = room // (one + cells * cells * 4 // 3)
+    for name, pieces in held.items():
+        most -= len(pieces)
+        if most < 0:
+            break
+        exact = all(whole and max(matrix.shape) <= cells for _, matrix, whole, _ in pieces)
+        made = [(rank, Cells(matrix, "f32") if exact else blocks(matrix, cells, cells), shape)
+                for rank, matrix, _, shape in pieces]
+        blob.add([(name, drawn) for _, drawn, _ in made])
+        entries += [{"name": name, "rank": rank, "rows": drawn.numbers.shape[0], "cols": drawn.numbers.shape[1],
+                     "kind": drawn.kind, "shape": list(shape)} for rank, drawn, shape in made]
+    return entries, blob

@@ -3,10 +3,12 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minitp.trace import Trace
 from minitp.view.player import assets
 from minitp.view.watch import play as play_of
 from tests.needs import missing
@@ -93,7 +95,20 @@ def settle(page: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny_play() -> dict[str, Any]:
+def scatter_trace() -> Trace:
     """A real run of the tiny model on 4 thread ranks, with values, loaded by scatter: every kind of collective."""
     from tests.app.real_runs import tiny_run
-    return play_of(tiny_run("--load", "scatter", "--embedding", "hidden", ranks=4, tokens=6))
+    return tiny_run("--load", "scatter", "--embedding", "hidden", ranks=4, tokens=6)
+
+
+@pytest.fixture(scope="session")
+def tiny_play(scatter_trace) -> dict[str, Any]:
+    return play_of(scatter_trace)
+
+
+@pytest.fixture(scope="session")
+def tiny_run_file(scatter_trace, tmp_path_factory) -> Path:
+    """The same run as a file, alone in its folder."""
+    path = tmp_path_factory.mktemp("runs") / "tiny.json"
+    scatter_trace.write(path)
+    return path

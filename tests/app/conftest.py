@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from minitp.trace import Trace
+from tests.app.browser import chromium, scatter_trace, tiny_play, tiny_run_file, watch  # noqa: F401  (found by name)
 from tests.app.real_runs import tiny_run
-from tests.app.browser import chromium, tiny_play, watch  # noqa: F401  (a fixture is found by its name)
 from tests.needs import missing
 
 ROOT = Path(__file__).parents[2]

@@ -50,8 +50,8 @@ def test_the_newest_run_is_shown_and_another_can_be_chosen(page, runs, tiny_trac
     assert "tiny on 2 ranks (threads)" in app.sidebar.selectbox[0].options[0]
 
 
-@pytest.mark.parametrize("asked", ["../secret.json", "/etc/passwd", "gone.json", "", "<script>", ".hidden.json", "link.json",
-                                   "folder.json"])
+@pytest.mark.parametrize("asked", ["../secret.json", "/etc/passwd", "gone.json", "", "<script>", ".hidden.json",
+                                   "link.json", "folder.json"])
 def test_the_address_names_a_run_of_the_list_and_nothing_else(page, runs, tiny_trace, asked):
     tiny_trace.write(runs / "one.json")
     tiny_trace.write(runs.parent / "secret.json")
@@ -143,8 +143,8 @@ def test_a_title_comes_from_the_head_of_the_file_alone(runs, tiny_trace):
     assert listed(runs)[0].name == "one.json.gz"
 
 
-@pytest.mark.parametrize("data", [b"", b"\x1f\x8b", b"[" * 10**6, b'"run":' + b"[" * 10**5, b'"run": 5,\n', b"\xff" * 100,
-                                  b'"run":{"text":[[]],"model":[],"ranks":true,"world":3}\n'])
+@pytest.mark.parametrize("data", [b"", b"\x1f\x8b", b"[" * 10**6, b'"run":' + b"[" * 10**5, b'"run": 5,\n',
+                                  b"\xff" * 100, b'"run":{"text":[[]],"model":[],"ranks":true,"world":3}\n'])
 def test_a_file_without_a_header_has_no_title(tmp_path, data):
     (tmp_path / "x.json").write_bytes(data)
     assert title_of(tmp_path / "x.json") == ""

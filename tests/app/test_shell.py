@@ -66,7 +66,7 @@ def test_a_chart_has_its_rows_and_its_alternative_text(page):
         import plotly.graph_objects as go
 
         from ui import page as part
-        part.chart(go.Figure(go.Bar(x=["a"], y=[2.0])), alt="one bar, 2 high", key="c", rows=[{"x": "<b>a</b>", "y": 2}])
+        part.chart(go.Figure(go.Bar(x=["a"], y=[2.0])), alt="one bar, 2 high", key="c", rows=[{"x": "<b>a</b>"}])
     app = page(drawn)
     assert not app.exception
     assert app.get("plotly_chart")[0].proto.alt == "one bar, 2 high"

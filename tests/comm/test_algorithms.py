@@ -12,6 +12,7 @@ from minitp.errors import CollectiveError, StateError
 from minitp.plan import collectives
 from tests.comm.findings import Findings, cuts, numbers, piece, roots
 from tests.comm.hockney import longest_path, sent
+from tests.fake_device import FakeArrays, HostOnlyTransport
 from tests.mpi_world import run_threads, worlds
 
 WHY = {"site": "here", "reason": "to see every hop"}
@@ -218,6 +219,24 @@ def test_a_watcher_sees_the_pieces_of_every_round_and_inputs_stay():
         assert set(seen[1][1]) == {str(rank)}, "of a partial only the piece it is to sum stays"
         assert term.tolist() == (np.arange(4) + 10 * rank).tolist()
         assert total.tolist() == [10, 12, 14, 16] == np.concatenate([seen[2][1]["0"], seen[2][1]["1"]]).tolist()
+
+
+def on_a_device(comm: Communicator) -> list[str]:
+    """What comes from a device goes back to it; only host arrays are sent."""
+    see, arrays = Findings(), FakeArrays()
+    group = Communicator(HostOnlyTransport(comm.transport.shared, comm.rank), arrays=arrays)
+    for op, algorithm in (pair for pair in PAIRS if pair[1] in ("ring", "tree")):
+        given = of_five(group, op) | ({"partial": Partial(arrays.from_host(np.arange(5.0)), group)}
+                                      if op in ("reduce", "all_reduce", "reduce_scatter") else {})
+        given |= {key: arrays.from_host(given[key]) for key in ("array", "shard") if given.get(key) is not None}
+        got = getattr(BuiltCollectives(group, algorithm), op)(**given, **WHY)
+        see.same((op, algorithm), None if got is None else arrays.to_host(got),
+                 getattr(comm, op)(**of_five(comm, op), **WHY))
+    return list(see)
+
+
+def test_collectives_on_a_device():
+    assert run_threads(on_a_device, 3) == [[], [], []]
 
 
 # --- exchange --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from trace_runs import body, on_threads
 from minitp.errors import FileFormatError
 from minitp.trace import Event, Mark, Trace
 from minitp.trace import file as file_module
+from minitp.trace.schema import Inner, Weight
 
 EVENT = Event(0, "tp", 0, 0, "data", "all_reduce", None, None, None, "layers.0.mlp.down", "add", "decode", 3, None,
               None, "partial", "whole", (1, 1, 8), "float32", 32, 10, 30, None, None, None, None, False, "mlp.py:3")
@@ -19,7 +20,13 @@ HTML = "<script>alert(1)</script>\n\x1b[2J\ud800 [red]"
 def small(**run):
     return Trace.of([EVENT, EVENT._replace(sequence=1, root=2, enter=30, leave=35, broken=True, shape=(), wire=7)],
                     [MARK], run={"ranks": 4, "text": [HTML], **run}, clock={"offset_ns": [0] * 4, "error_ns": [0] * 4},
-                    values=[{"event": 1, "before": None, "after": {"shape": [2], "data": [1.5, None]}}])
+                    values=[{"event": 1, "before": None, "after": {"shape": [2], "data": [1.5, None]}},
+                            {"event": 0, "before": {"shape": [4], "row": 2, "block": 3, "maxima": [2, 1],
+                                                    "first": [-2]}, "after_of": 1}],
+                    arrays=[(Inner(0, "decode", 3, "layers.0.mlp", "h"), {"shape": [2], "data": [1, 2]}),
+                            (Inner(2, "load", None, HTML, "h"), {"shape": [2, 3], "block": 2, "maxima": [1, 2, 3, 4]})],
+                    weights=[(Weight(1, "layers.0.mlp.up.weight"),
+                              {"shape": [3, 3], "block": [2, 3], "maxima": [5, 6]})])
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +42,7 @@ def test_round_trip_of_a_real_run(recorded, tmp_path, name):
     assert list(again) == list(recorded)
     assert again.mark_rows() == recorded.mark_rows()
     assert (again.run, again.clock, again.values) == (recorded.run, recorded.clock, recorded.values)
+    assert again.to_plain() == recorded.to_plain()
     assert again.event(5) == list(recorded)[5]
 
 
@@ -48,6 +56,29 @@ def test_readable_without_minitp(tmp_path):
     assert plain["shapes"][events["shape"][0]] == [1, 1, 8]
     assert events["root"] == [None, 2]
     assert plain["run"]["text"] == [HTML]
+
+
+def test_kept_arrays_survive_and_are_found(tmp_path):
+    small().write(tmp_path / "run.json")
+    again = Trace.read(tmp_path / "run.json")
+    assert again.to_plain() == small().to_plain()
+    before, after = again.value(0)
+    assert before.cells.tolist() == [[2, 1]] and before.first == (-2,) and before.row == 2 and before.block == (1, 3)
+    assert after.token[0] == 1.5 and after.whole and again.value(1)[0] is None
+    h = again.array(0, "decode", 3, "layers.0.mlp", "h")
+    assert h.cells.tolist() == [[1, 2]] == again.array(3, "decode", 3, "layers.0.mlp", "h").cells.tolist()
+    assert again.array(0, "load", None, HTML, "h").cells.tolist() == [[1, 2], [3, 4]]
+    assert again.array(0, "decode", 3, "layers.0.mlp", "up") is None is again.weight(0, "no such weight")
+    assert again.weight(0, "layers.0.mlp.up.weight").cells.tolist() == [[5], [6]]
+    assert again.words("name", "arrays").tolist() == ["h", "h"]
+
+
+def test_a_trace_without_arrays_has_none():
+    trace = Trace.of([EVENT])
+    assert trace.value(0) == (None, None) and trace.array(0, "decode", 3, "s", "x") is trace.weight(0, "w") is None
+    assert trace.row == -1
+    assert [Trace.of([], run={"prompts": prompts}).row for prompts in ([5, 6], [[5], [6, 7]], [], "ab", [None])] == [
+        1, 0, -1, -1, 0]
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
@@ -132,6 +163,31 @@ BROKEN = {
     "value's size": (_set("values/0/after", {"shape": [3], "data": [1.0]}), "`values`, entry 0"),
     "value's text": (_set("values/0/after", {"shape": [1], "data": ["1"]}), "`values`, entry 0"),
     "value's blocks": (_set("values/0/after", {"shape": [5], "block": 0, "maxima": []}), "`values`, entry 0"),
+    "value's row": (_set("values/0/after", {"shape": [1], "row": -1, "data": [1]}), "`values`, entry 0"),
+    "value's first too long": (_set("values/1/before/first", [1, 2, 3, 4, 5]), "`values`, entry 1"),
+    "value's first of words": (_set("values/1/before/first", ["1"]), "`values`, entry 1"),
+    "value's maxima of nothing": (_set("values/1/before", {"shape": [0], "block": 1, "maxima": []}), "entry 1"),
+    "value's maxima of a number": (_set("values/1/before", {"shape": [], "block": 1, "maxima": [1]}), "entry 1"),
+    "value after no event": (_set("values/1/after_of", 9), "`values`, entry 1"),
+    "value after a word": (_set("values/1/after_of", "0"), "`values`, entry 1"),
+    "arrays no object": (_set("arrays", []), "`arrays` must be an object of lists"),
+    "arrays without arrays": (lambda plain: plain["arrays"].pop("array"), "lacks the column array"),
+    "arrays lengths": (_set("arrays/array", []), "must have one length"),
+    "array no array": (_set("arrays/array/1", None), "`arrays.array`, entry 1"),
+    "array size": (_set("arrays/array/0/data", [1]), "`arrays.array`, entry 0"),
+    "array's numbers": (_set("arrays/array/0/data", [1, True]), "`arrays.array`, entry 0"),
+    "array's blocks": (_set("arrays/array/1/block", 0), "`arrays.array`, entry 1"),
+    "array's endless shape": (_set("arrays/array/1/shape", [2**53] * 32), "`arrays.array`, entry 1"),
+    "array's rank": (_set("arrays/rank/0", 4), "`arrays`, entry 0: its rank must be below"),
+    "array's site": (_set("arrays/site/0", 99), "of `strings`"),
+    "array's step": (_set("arrays/step/0", 0.5), "or null"),
+    "weight's grid": (_set("weights/array/0/block", [2, 3, 1]), "`weights.array`, entry 0"),
+    "weight's grid of zeros": (_set("weights/array/0/block", [0, 3]), "`weights.array`, entry 0"),
+    "weight's grid of booleans": (_set("weights/array/0/block", [True, 3]), "`weights.array`, entry 0"),
+    "weight's grid too small": (_set("weights/array/0/maxima", [5]), "`weights.array`, entry 0"),
+    "a grid of a vector": (_set("weights/array/0/shape", [9]), "`weights.array`, entry 0"),
+    "weight's rank": (_set("weights/rank/0", 9), "`weights`, entry 0: its rank must be below"),
+    "weight's name": (_set("weights/name/0", -1), "of `strings`"),
     "value's huge integer": (_set("values/0/after", {"shape": [1], "data": [10**400]}), "`values`, entry 0"),
 }
 
@@ -155,6 +211,10 @@ BROKEN_TEXT = {
     "truncated": (TEXT[:len(TEXT) // 2], "cut off"),
     "a list": ("[1, 2]", "no trace"),
     "NaN": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": NaN'), "must be finite"),
+    "a number of 400 digits": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": ' + "9" * 400 + ".5"), "must be finite"),
+    "an exponent with zeros": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": 1E+0000999'), "must be finite"),
+    "1e999 in UTF-16": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": 1e999').encode("utf-16"), "must be finite"),
+    "a value of 2e308": (TEXT.replace("1.5", "2e308"), "must be finite"),
     "1e999": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": -1e999'), "must be finite"),
     "100,000 deep": ("[" * 100_000, "deep"),
     "1,000 deep": ('{"format": "minitp trace", "version": 1, "run": ' + "[" * 1000 + "]" * 1000 + "}", "deep|object"),

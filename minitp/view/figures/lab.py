@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from minitp.plan.links import Link
-from minitp.trace.wording import size
+from minitp.trace.wording import duration, size
 from minitp.view.colors import GREY, INK, rank_hue, with_opacity
 from minitp.view.figures.style import laid_out
 from minitp.view.lab import SUMS, Cell, Play, number_text, pieces_text
@@ -38,7 +38,7 @@ def round_figure(play: Play, round: int, *, ink: str = INK["light"]) -> go.Figur
         drawing.lane(rank, shown.after[rank], below, rows, taken)
     for top, words in ((above, "before"), (below, "after")):
         figure.add_annotation(x=0, y=top - CAPTION / 2, text=f"{words} round {round + 1}", showarrow=False,
-                              xanchor="left", font={"size": 12})
+                              xanchor="left", font={"size": 12, "color": ink})
     drawing.finish()
     for message in shown.messages:
         _arrow(figure, message.source, message.target, above + block + 4, below - CAPTION - 2, ink)
@@ -60,7 +60,7 @@ class _Drawing:
         self.texts: list[tuple[float, float, str]] = []
 
     def head(self, rank: int) -> None:
-        self.figure.add_annotation(x=rank + 0.5, y=HEAD / 2, showarrow=False, font={"size": 13},
+        self.figure.add_annotation(x=rank + 0.5, y=HEAD / 2, showarrow=False, font={"size": 13, "color": self.ink},
                                    text=f"rank {rank}" if self.play.ranks <= 6 else str(rank))
         self.figure.add_shape(type="rect", x0=rank + LEFT, x1=rank + RIGHT, y0=HEAD - 5, y1=HEAD - 1,
                               fillcolor=rank_hue(rank), line={"width": 0})
@@ -112,7 +112,7 @@ class _Drawing:
             x, y, text = zip(*self.texts, strict=True)
             small = self.play.ranks > 6
             self.figure.add_trace(go.Scatter(x=x, y=y, text=text, mode="text", hoverinfo="skip",
-                                             textfont={"size": 11 if small else 13}))
+                                             textfont={"size": 11 if small else 13, "color": self.ink}))
 
 
 def _corners(box: tuple[float, float, float]) -> Iterable[tuple[float | None, float | None]]:
@@ -144,13 +144,15 @@ def cost_figure(op: str, ranks: int, link: Link, chosen: str, payload: int, *, i
     for i, (name, times) in enumerate(curves(op, ranks, link).items()):
         look: dict[str, Any] = {"color": ink, "width": 3} if name == chosen else {
             "color": GREY, "width": 1.8, "dash": _DASHES[i % len(_DASHES)]}
-        figure.add_scatter(x=list(PAYLOADS), y=[1e6 * t for t in times], name=name, mode="lines", line=look,
-                           hovertemplate=f"{name}: %{{y:.3g}} µs (model)<extra></extra>")
+        figure.add_scatter(x=list(PAYLOADS), y=times, name=name, mode="lines", line=look,
+                           hovertext=[f"{name}: {duration(1e9 * t)} (model)" for t in times], hoverinfo="text")
     figure.add_vline(x=payload, line={"color": GREY, "width": 1, "dash": "dot"})
     laid_out(figure, 320, hovermode="x")
     ticks = PAYLOADS[2::5]
     figure.update_xaxes(type="log", title="payload", tickvals=list(ticks), ticktext=[binary(n) for n in ticks])
-    figure.update_yaxes(type="log", title="µs (model)")
+    decades = [10.0**k for k in range(-6, 4)]
+    figure.update_yaxes(type="log", title="time (model)", tickvals=decades,
+                        ticktext=[duration(1e9 * t) for t in decades])
     return figure
 
 

@@ -35,8 +35,9 @@ def laid_out(figure: go.Figure, height: int, *, legend: int = 1, **layout: Any) 
     takes up to `legend` lines."""
     figure.update_layout(height=height + 24 * legend, margin={"l": 8, "r": 8, "t": 28, "b": 56 + 24 * legend},
                          dragmode="zoom", bargap=0.25, hoverlabel={"align": "left"}, **layout)
-    figure.update_layout(legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "xref": "container",
-                                 "x": 0.01, "xanchor": "left", "traceorder": "normal"})
+    figure.update_layout(legend={
+        "orientation": "h", "xref": "container", "x": 0.01, "xanchor": "left", "yref": "container", "y": 0.01,
+        "yanchor": "bottom", "traceorder": "normal"})
     figure.update_xaxes(automargin=False, title_standoff=8)
     figure.update_yaxes(automargin=True, fixedrange=True)
     return figure

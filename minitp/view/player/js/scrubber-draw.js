@@ -5,23 +5,34 @@ function trackLayout(ranks, isOverview) {
   return { row: ranks <= 4 ? 16 : ranks <= 8 ? 12 : 5, gap: ranks <= 8 ? 4 : 1, top: 20, bottom: 40 };
 }
 
-function drawTrack({ node, canvas, isOverview, span }, model, state, theme, width) {
+function drawTrack(track, model, state, theme, width) {
+  const { isOverview, span } = track;
   const layout = trackLayout(model.ranks, isOverview), bars = model.ranks * (layout.row + layout.gap);
-  const height = layout.top + bars + layout.bottom, scale = window.devicePixelRatio || 1;
-  node.style.height = `${height}px`;
-  canvas.width = Math.round(width * scale);
-  canvas.height = Math.round(height * scale);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const pen = canvas.getContext("2d");
-  pen.scale(scale, scale);
-  pen.font = `12px ${theme.font}`;
-  pen.textBaseline = "middle";
-  const page = { pen, model, span, layout, theme, bars, state, hatch: hatching(pen, theme.text, scale) };
+  const height = layout.top + bars + layout.bottom, pen = blankPage(track, width, height, theme);
+  const page = { pen, model, span, layout, theme, bars, state, hatch: track.hatch };
   for (let rank = 0; rank < model.ranks; rank++) drawRow(page, rank, isOverview, width);
   if (isOverview) return;
   drawTicks(page, height);
   drawTimes(page, height);
+}
+
+// A clean canvas of this size. A new one costs as much as all the bars, so the old one stays while it fits.
+function blankPage(track, width, height, theme) {
+  const { node, canvas } = track, scale = window.devicePixelRatio || 1, pen = canvas.getContext("2d");
+  const made = `${width} ${height} ${scale} ${theme.text} ${theme.font}`;
+  if (track.made === made) {
+    pen.clearRect(0, 0, width, height);
+    return pen;
+  }
+  track.made = made;
+  [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
+  for (const { style } of [canvas, node]) style.height = `${height}px`;
+  canvas.style.width = `${width}px`;
+  pen.scale(scale, scale);
+  pen.font = `12px ${theme.font}`;
+  pen.textBaseline = "middle";
+  track.hatch = hatching(pen, theme.text, scale);
+  return pen;
 }
 
 function drawRow({ pen, model, span, layout, theme, state, hatch }, rank, isOverview, width) {

@@ -1,6 +1,7 @@
 // What lies in a lane: vectors, matrices, words. A block is {w, h, build(parent), frame(at)}; `at` tells how far we are.
 
-const MOST_RECTS = 80;                  // cells that are nodes of their own; more are one picture
+const MOST_CELLS = 400;                 // that are drawn as paths; more are one picture
+const SHADES = 14;                      // of a hue in paths
 const MOST_ROWS = 6;
 
 /** The frame and clip that vectors and matrices share. `show` 0..1 is how much of it is there, from the left. */
@@ -42,28 +43,31 @@ function vectorBlock(kit, o) {
   return block;
 }
 
-/** The cells of a vector: nodes where they are few, one picture where they are many. The last rows where not all fit. */
+/** The cells of a vector, the last rows where not all fit: one path per shade, and one picture where they are many. */
 function cellsInto(kit, parent, o, rows, w, cellHeight) {
-  const array = o.array, cols = array.cols, first = array.rows - rows, cell = w / cols;
-  const hue = fillOf(kit.look, o.state, o.rank);
-  const gap = cell >= 3 ? 1 : 0;
-  if (rows * cols > MOST_RECTS) {
-    const shown = rowsOf(array, first, array.rows);
+  const array = o.array, cols = array.cols, first = array.rows - rows, cell = w / cols, gap = cell >= 3 ? 1 : 0;
+  const hue = fillOf(kit.look, o.state, o.rank), high = cellHeight - (rows > 1 ? 1 : 0), wide = Math.max(0.5, cell - gap);
+  if (rows * cols > MOST_CELLS) {
     svgNode(parent, "image", { width: w, height: rows * cellHeight, preserveAspectRatio: "none",
-      href: heatPicture(`${o.key}|${kit.sync.index}`, shown, hue, o.largest, kit.look.paper) });
+      href: heatPicture(`${o.key}|${kit.sync.index}`, rowsOf(array, first, array.rows), hue, o.largest, kit.look.paper) });
     return;
   }
+  const shades = new Map(), px = (x) => Math.round(x * 100) / 100;
+  let light = "", dark = "";
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < cols; j++) {
-      const value = array.at(first + i, j), opacity = opacityOf(value, o.largest);
-      svgNode(parent, "rect", { x: j * cell, y: i * cellHeight, width: Math.max(0.5, cell - gap),
-        height: cellHeight - (rows > 1 ? 1 : 0), fill: hue, "fill-opacity": opacity });
+      const value = array.at(first + i, j), opacity = Math.round(opacityOf(value, o.largest) * SHADES) / SHADES;
+      shades.set(opacity, `${shades.get(opacity) ?? ""}M${px(j * cell)} ${i * cellHeight}h${px(wide)}v${high}h${-px(wide)}z`);
       if (value < 0 && cell >= 3) {
-        svgNode(parent, "rect", { x: j * cell + (cell - gap) * 0.25, y: (i + 0.5) * cellHeight - 0.75,
-          width: (cell - gap) * 0.5, height: 1.5, fill: opacity > 0.45 ? kit.look.paper : hue });
+        const dash = `M${px(j * cell + wide * 0.25)} ${(i + 0.5) * cellHeight - 0.75}h${px(wide * 0.5)}v1.5h${-px(wide * 0.5)}z`;
+        if (opacity > 0.45) light += dash;
+        else dark += dash;
       }
     }
   }
+  for (const [opacity, d] of shades) svgNode(parent, "path", { d, fill: hue, "fill-opacity": opacity });
+  if (light) svgNode(parent, "path", { d: light, fill: kit.look.paper });
+  if (dark) svgNode(parent, "path", { d: dark, fill: hue });
 }
 
 /** A weight shard: one picture; while it is being used a line sweeps over the column that is multiplied just now. */
@@ -153,7 +157,6 @@ function stackOf(blocks, gap = 8, beside = false) {
         b.build(b.holder);
       });
     },
-    frame(at) { for (const b of list) b.frame(at); },
   };
 }
 

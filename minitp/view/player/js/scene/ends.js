@@ -55,7 +55,8 @@ function headScene(kit) {
   const weights = kit.weights(names, 1), partial = sync.before === "partial", shares = shareSizes(kit, names, byHidden ? 1 : 0);
   const before = [
     byHidden ? xColumn(kit, { tokens: 1, slot: kit.slot("columns", 0) ? "columns" : "x", state: kit.slot("columns", 0) ? "shard"
-      : "whole", shape: `1 × ${shares}`, words: "shard: own columns of x" }) : xColumn(kit, { tokens: 1 }),
+      : "whole", shape: `1 × ${shares}`, words: kit.slot("columns", 0)
+      ? "shard: own columns of x" : "whole: own columns are used" }) : xColumn(kit, { tokens: 1 }),
     { id: "head", symbol: names[0].label, lead: "×", focus: "weights", state: kit.says(byHidden ? "shard: own rows" : "shard: own columns"),
       shape: byHidden ? `${shares} × ${config.vocab}` : `${config.hidden} × ${shares}`, lanes: weights.map((blocks) => stackOf(blocks)) },
   ];
@@ -107,7 +108,8 @@ function cutEnd(kit, symbol) {
 function sampleScene(kit) {
   const { ranks } = kit;
   const offers = ranks.map((rank) => bestBlock(kit, rank, 0, 4) ?? kit.share("in", rank, { state: "shard", stage: 0, symbol: "winners" }));
-  const end = concatEnd(kit, "winners", { extra: (rank) => (kit.level.bare ? null : chosenBlock(kit, rank)) });
+  const end = concatEnd(kit, "winners", { extra: (rank) => (kit.level.bare ? null : chosenBlock(kit, rank)),
+    instead: (rank) => wordsBlock(kit, { text: "everyone's best", rank, state: "whole", width: 128, height: 24, when: (at) => at.release }) });
   return {
     stages: 1, columns: [{ id: "best", symbol: "own best tokens", short: "best", focus: "partial", shape: "(logit, id) each", lanes: offers,
       state: kit.says("shard: of own part of the vocabulary") }],

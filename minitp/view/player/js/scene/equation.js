@@ -74,27 +74,26 @@ function equationDecimals(values, sum) {
   return [least, least + 1].find((decimals) => sum !== null && addsUp(values, sum, decimals)) ?? least;
 }
 
-/** act(a) + act(b) ≠ act(a + b), with the numbers of this sync. */
+/** act(a) + act(b) ≠ act(a + b), with the numbers of this sync: one line each way. */
 function beforeInto(parent, kit, symbol, width) {
   const { ranks, sync, config } = kit, act = sync.slot("act", -1), p = ranks.length, name = activationWord(config.activation);
   const list = Array.from({ length: p + 2 }, (_, i) => act.at(0, i)), decimals = decimalsFor(list);
   const terms = ranks.map((rank) => termValue(sync, rank, 0)), inner = decimalsFor(terms);
-  const pieces = [{ text: "act before the sum:", muted: true }];
+  const early = [{ text: `${name} before the sum:`, muted: true }], late = [{ text: `${name} after the sum:`, muted: true }];
   ranks.forEach((rank, i) => {
-    if (i) pieces.push({ text: "+" });
-    pieces.push({ text: `${name}(${numberWords(terms[rank], inner)})`, rank, bold: true });
+    if (i) early.push({ text: "+" });
+    early.push({ text: `${name}(${numberWords(terms[rank], inner)})`, rank, bold: true });
   });
-  pieces.push({ text: "=" }, { text: numberWords(list[p], decimals), bold: true }, { text: "≠" },
-    { text: `${name}(${numberWords(sumValue(sync, 0), inner)})`, bold: true }, { text: "=" },
-    { text: numberWords(list[p + 1], decimals), bold: true }, { text: ": act after the sum", muted: true });
-  const line = lineInto(parent, kit, pieces, width);
-  const words = svgNode(parent, "g", {});
-  moveTo(words, 0, line.height + 2);
-  const lines = wrapText(`${name} bends: the ${name} of a sum is not the sum of the ${name}s. What is next for ${symbol} bends too `
-    + "(norm, activation), so the sum can't wait until later: that is why the ranks meet here.", width, SMALL,
-    kit.look.font).slice(0, 2);
-  lines.forEach((text, i) => svgNode(words, "text", { x: 0, y: 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, text));
-  return { height: line.height + 36, frame() {} };
+  early.push({ text: "=" }, { text: numberWords(list[p], decimals), bold: true });
+  late.push({ text: `${name}(${numberWords(sumValue(sync, 0), inner)})`, bold: true }, { text: "=" },
+    { text: numberWords(list[p + 1], decimals), bold: true }, { text: list[p] === list[p + 1] ? "" : `≠ ${numberWords(list[p], decimals)}` });
+  const above = lineInto(parent, kit, early, width), second = svgNode(parent, "g", {});
+  moveTo(second, 0, above.height);
+  const below = lineInto(second, kit, late, width), y = above.height + below.height;
+  wrapText(`${name} bends, so the ${name} of a sum is not the sum of the ${name}s. What reads ${symbol} next bends too: the sum can't wait, `
+    + "and that is why the ranks meet here.", width, SMALL, kit.look.font).slice(0, 3).forEach((text, i) => svgNode(parent, "text", { x: 0,
+    y: y + 12 + 16 * i, "font-size": SMALL, fill: kit.look.muted }, text));
+  return { height: y + (width < 420 ? 56 : 36), frame() {} };
 }
 
 /** Who waits for whom, where the terms of the sum aren't known. */
@@ -132,10 +131,12 @@ function gateSentence(kit, spec, moment) {
   if (ranks.length === 1) return "One rank holds everything: there is nothing to add and nobody to wait for.";
   const missing = ranks.filter((rank) => moment.ranks[rank].there && !moment.ranks[rank].arrived);
   if (moment.phase <= ARRIVING && missing.length) {
-    const who = missing.length === 1 ? `rank ${missing[0]} is still computing`
-      : `ranks ${missing.slice(0, -1).join(", ")} and ${missing.at(-1)} are still computing`;
+    const who = missing.length === moment.needed ? "all are still computing" : missing.length === 1 ? `rank ${missing[0]} is still computing`
+      : `ranks ${listWords(missing.map(String))} are still computing`;
     return `Nobody can go on${spec.feeds ? ` to ${spec.feeds}` : ""}: every rank needs the complete sum, and ${who}.`;
   }
   if (moment.phase <= COMBINE) return `All are here. ${kit.sync.payload} B is the payload: the size of the whole array.`;
-  return `Now every rank holds the same whole ${spec.gate.symbol}${spec.feeds ? `; it feeds: ${spec.feeds}` : ""}.`;
+  const maxima = sync.slot("in", 0)?.kind === "u8" ? ` Cells show the largest magnitude of a block; ${spec.gate.symbol}[0] is exact.` : "";
+  const held = spec.gate.kind === "cut" ? `its own part of the sum` : `the same whole ${spec.gate.symbol}`;
+  return `Now every rank holds ${held}${spec.feeds ? `; it feeds: ${spec.feeds}` : ""}.${maxima}`;
 }

@@ -22,8 +22,8 @@ function flightsInto(parent, kit, leaves, area) {
   const titles = svgNode(parent, "g", {});
   for (const { group, x, y, scale } of rows) {
     const shape = group.whole.upright ? group.whole.shape : [...group.whole.shape].reverse();
-    svgNode(titles, "text", { x, y: y - 20, "font-size": LARGE, "font-weight": 600, fill: look.ink }, `${group.whole.label}`);
-    svgNode(titles, "text", { x, y: y - 6, "font-size": SMALL, fill: look.muted }, `${shapeWords(shape)}, whole`);
+    svgNode(titles, "text", { x, y: y - 24, "font-size": LARGE, "font-weight": 600, fill: look.ink }, `${group.whole.label}`);
+    svgNode(titles, "text", { x, y: y - 9, "font-size": SMALL, fill: look.muted }, `${shapeWords(shape)}, whole`);
     for (const leaf of group.leaves) leaf.from = { x: x + leaf.in.x * scale, y: y + leaf.in.y * scale, scale, across: group.across };
   }
   const flying = list.flatMap((group) => group.leaves);
@@ -57,7 +57,7 @@ function wholeSize({ whole, leaves }) {
 
 /** The wholes in as few rows as fit in the area, all at one scale, in the middle: [{group, x, y, scale}]. */
 function rowsOfWholes(list, area) {
-  const gap = 40, title = 40;
+  const gap = 40, title = 44;
   for (let scale = 1.5; ; scale *= 0.9) {
     const rows = [[]];
     let x = 0;

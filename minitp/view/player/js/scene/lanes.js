@@ -45,7 +45,8 @@ function headingsInto(parent, kit, places) {
 function headingLines(kit, column, w, most) {
   const font = kit.look.font, state = wrapText(column.state ?? "", w, SMALL, font);
   const lines = [...wrapText(column.shape ?? "", w, SMALL, font).slice(0, 1), ...state];
-  return lines.filter(Boolean).slice(0, most);
+  const shown = lines.filter(Boolean), last = shown.slice(most - 1).join(" ");
+  return shown.length > most ? [...shown.slice(0, most - 1), fitText(last, w, SMALL, font)] : shown;
 }
 
 /** The name of the collective, how many have arrived, what it does: at (x, y) in `w` px. */

@@ -11,9 +11,9 @@ function narrowLevel(width) {
 
 function narrowPicture(svg, kit, spec, layout, o) {
   const { width } = layout, rank = Math.min(kit.ranks.length - 1, Math.max(0, Math.trunc(o.state.lane) || 0)), inner = width - 32;
-  const ground = svgNode(svg, "g", {}), heads = svgNode(svg, "g", {}), leaves = [], fading = [];
+  const ground = svgNode(svg, "g", {}), heads = svgNode(svg, "g", {}), others = svgNode(svg, "g", {}), leaves = [], fading = [];
   const status = chipsInto(heads, kit, rank, width);
-  const top = status.bottom + GRID, flow = flowInto(svg, heads, kit, spec.columns, rank, { x: 20, y: top, w: inner - 4 }, leaves, fading);
+  const top = status.bottom + GRID, flow = flowInto(svg, heads, kit, spec.columns, spec.rooted ? spec.root : rank, { x: 20, y: top, w: inner - 4 }, leaves, fading);
   const lane = svgNode(ground, "rect", { x: EDGE, y: top - GRID / 2, width: width - 2 * EDGE, height: flow.bottom - top + GRID, rx: 6,
     fill: rankHue(rank), "fill-opacity": 0.07 });
   const edge = svgNode(ground, "rect", { x: EDGE, y: top - GRID / 2, width: 6, height: flow.bottom - top + GRID, rx: 3, fill: rankHue(rank) });
@@ -25,12 +25,13 @@ function narrowPicture(svg, kit, spec, layout, o) {
   const resultTop = (fan ? bandTop + 60 : places.frame.y + places.frame.h) + GRID;
   const end = flowInto(svg, heads, kit, [spec.result], rank, { x: 20, y: resultTop, w: inner - 4 }, leaves, fading);
   const titles = svgNode(svg, "g", {});
+  othersInto(others, kit, [...spec.columns, spec.result], rank, leaves);
   const flights = flightsInto(titles, kit, leaves, { x: 20, y: top, w: inner - 4, h: Math.max(160, end.bottom - top) });
-  const pieces = fan ? narrowPieces(spec, leaves, rank) : null;
+  const pieces = fan ? piecesInto(spec, leaves, spec.source.place) : null;
   const gate = fan ? null : gateInto(gateGroup, kit, places, spec, o.index);
   const below = belowInto(svg, kit, spec, o, { x: 16, y: end.bottom + GRID * 2, w: inner, full: inner, least: 0 });
-  const blocks = blocksFrame(kit, spec, [...spec.columns, spec.result], [rank], fading);
-  const from = kit.ranks.map((r) => (r === rank ? firstPlace(spec.columns.at(-1).lanes[r]) : null));
+  const blocks = leavesFrame(kit, spec, leaves, fading);
+  const from = kit.ranks.map((r) => (r === rank && !fan ? firstPlace(spec.columns.at(-1).lanes[r]) : null));
   const to = kit.ranks.map((r) => (r === rank ? firstPlace(spec.result.lanes[r]) : null));
   return { height: below.bottom + GRID, areas: [...below.areas, { focus: "gate", x: GRID / 2, y: bandTop, w: width - GRID,
     h: resultTop - bandTop - GRID / 2 }], frame(moment, lit) {
@@ -40,7 +41,8 @@ function narrowPicture(svg, kit, spec, layout, o) {
     put(heads, "opacity", opacity);
     blocks(moment, lit);
     flights.frame(moment);
-    pieces?.frame(moment);
+    pieces?.frame(moment, kit.ranks.length);
+    put(others, "opacity", fan ? 1 - between(moment.combine, 0.3, 0.8) : 1 - between(moment.cut, 0.4, 0.8));
     gate?.frame(moment, from, to, rankOf(lit));
     gateHead.frame(moment);
     status.frame(moment);
@@ -76,18 +78,19 @@ function flowInto(parent, heads, kit, columns, rank, area, leaves, fading) {
   let x = area.x, y = area.y, rowHeight = 0, first = true;
   for (const column of columns) {
     const block = column.lanes[rank], symbol = textWidth(column.symbol, LARGE, kit.look.font, true);
-    const w = Math.min(area.w, Math.max(block.w, Math.min(symbol, area.w), 96)), lead = column.lead && !first ? kit.level.lead : 0;
+    const words = Math.min(172, textWidth(column.state ?? "", SMALL, kit.look.font) + 2);
+    const w = Math.min(area.w, Math.max(block.w, symbol, words, 96)), lead = column.lead && !first ? kit.level.lead : 0;
     if (!first && x + lead + w > area.x + area.w) {
       x = area.x;
       y += rowHeight + GRID * 2;
       rowHeight = 0;
     } else if (lead) {
-      fading.push(leadInto(parent, kit.look, column.lead, x + 4, x + lead - 4, y + 66, rank));
+      fading.push(leadInto(parent, kit.look, column.lead, x + 4, x + lead - 4, y + 70, rank));
       x += lead;
     }
     headingsInto(heads, kit, [{ column, x, w: Math.min(w + 12, area.x + area.w - x), top: y, lines: 2 }]);
-    placeBlock(parent, kit, block, x, y + 56, leaves, fading);
-    rowHeight = Math.max(rowHeight, 56 + block.h);
+    placeBlock(parent, kit, block, x, y + 60, leaves, fading);
+    rowHeight = Math.max(rowHeight, 60 + block.h);
     x += w + 4;
     first = false;
   }
@@ -112,13 +115,20 @@ function bandPlaces(kit, spec, area) {
   };
 }
 
-/** One lane's piece of a source comes from above. */
-function narrowPieces(spec, leaves, rank) {
-  const piece = leaves.find((leaf) => spec.pieces?.[rank] === leaf.block), source = spec.source.place;
-  return { frame(moment) {
-    if (!piece) return;
-    const t = ease(between(moment.combine, 0.1, 0.9)), from = source ? { x: source.x + piece.block.lies[0], y: source.y + piece.block.lies[1] }
-      : { x: piece.x, y: piece.y - 80 };
-    moveTo(piece.block.node, mix(from.x - piece.x, 0, t), mix(from.y - piece.y, 0, t), mix(piece.block.shrink, 1, t));
-  } };
+/** The other ranks' parts of the matrices: there while the whole is shown, gone when each has its own. */
+function othersInto(parent, kit, columns, shown, leaves) {
+  for (const column of columns) {
+    const own = column.lanes[shown];
+    if (!own.place) continue;
+    for (const rank of kit.ranks) {
+      if (rank === shown) continue;
+      for (const leaf of leavesOf(column.lanes[rank], own.place.x, own.place.y)) {
+        if (leaf.block.kind !== "matrix") continue;
+        const holder = svgNode(parent, "g", {});
+        moveTo(holder, leaf.x, leaf.y);
+        leaf.block.build(holder);
+        leaves.push(leaf);
+      }
+    }
+  }
 }

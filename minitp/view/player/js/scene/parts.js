@@ -44,8 +44,9 @@ function sumEnd(kit, symbol) {
   const { sync, ranks, level } = kit, broken = Boolean(sync.broken), state = broken ? "partial" : "whole";
   const streams = ["attention", "mlp", "block"].includes(sync.part) && !level.bare;
   const after = (from, to) => (at) => (at.moment.phase < AFTER ? 0 : between(at.moment.feed, from, to));
+  const out = (rank) => kit.vec("out", rank, { state, when: (at) => at.release, symbol, kind: "out" });
   const rows = (rank) => [
-    labelled(kit, symbol, kit.vec("out", rank, { state, when: (at) => at.release, symbol, kind: "out" }), streams ? 32 : 20),
+    streams ? labelled(kit, symbol, out(rank), 32) : out(rank),
     streams && labelled(kit, "+ x", kit.vec("residual", rank, { state: "whole", when: after(0, 0.4),
       symbol: "the stream before" }), 32),
     streams && labelled(kit, "= x′", kit.vec("next", rank, { state, when: after(0.4, 0.8), symbol: "the stream after" }), 32),
@@ -59,13 +60,13 @@ function sumEnd(kit, symbol) {
   };
 }
 
-/** After an all-gather: the whole on every rank; `extra(rank)` is another block below it. */
+/** After an all-gather: the whole on every rank, or what stands `instead(rank)`; `extra(rank)` is another block below it. */
 function concatEnd(kit, symbol, o = {}) {
   const { sync, ranks } = kit;
   return {
     gate: { kind: "concat", slot: "in", symbol, word: "lays side by side" },
     result: { id: "result", symbol, focus: "result", shape: shapeWords(sync.shape), state: "whole: same on every rank",
-      lanes: ranks.map((rank) => stackOf([kit.vec("out", rank, { state: "whole", when: (at) => at.release, symbol,
+      lanes: ranks.map((rank) => stackOf([o.instead?.(rank) ?? kit.vec("out", rank, { state: "whole", when: (at) => at.release, symbol,
         kind: "out", owners: true }), o.extra?.(rank)], 6)) },
     feeds: feedsWords(kit),
   };

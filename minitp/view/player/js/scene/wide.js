@@ -59,7 +59,7 @@ function blocksInto(parent, kit, layout, spec) {
       placeBlock(group, kit, block, at.x, middle - block.h / 2, leaves, fading);
     });
   }
-  const frame = blocksFrame(kit, spec, all.map(({ column }) => column), ranks, fading);
+  const frame = leavesFrame(kit, spec, leaves, fading);
   return { leaves, frame(moment, lit, pinned) {
     frame(moment, lit);
     const kept = rankOf(pinned);
@@ -85,13 +85,12 @@ function placeBlock(parent, kit, block, x, y, leaves, fading) {
   }
 }
 
-function blocksFrame(kit, spec, columns, ranks, fading) {
+/** (moment, lit): every leaf as far as its rank is. */
+function leavesFrame(kit, spec, leaves, fading) {
   return (moment, lit) => {
-    for (const rank of ranks) {
-      const at = { moment, rank, lit, stage: (s) => clamp01(moment.ranks[rank].computed * spec.stages - s),
-        release: between(moment.release, 0.5, 1) };
-      for (const column of columns) column.lanes[rank].frame(at);
-    }
+    const ats = kit.ranks.map((rank) => ({ moment, rank, lit, release: between(moment.release, 0.5, 1),
+      stage: (s) => clamp01(moment.ranks[rank].computed * spec.stages - s) }));
+    for (const { block } of leaves) block.frame(ats[block.rank ?? 0]);
     const opacity = between(moment.cut, 0.5, 1);
     for (const node of fading) put(node, "opacity", opacity);
   };
@@ -161,7 +160,7 @@ function belowInto(svg, kit, spec, o, area) {
   moveTo(strip, area.x + left, area.y);
   moveTo(insets, area.x, beside ? area.y : area.y + high + 16);
   moveTo(cutting, area.x, area.y);
-  wrapText(cutWords(kit, spec), area.full, SMALL, kit.look.font).slice(0, 3).forEach((line, i) => svgNode(cutting, "text", { x: 0,
+  wrapText(cutWords(kit, spec), area.full, SMALL, kit.look.font).slice(0, 6).forEach((line, i) => svgNode(cutting, "text", { x: 0,
     y: 14 + 16 * i, "font-size": SMALL, fill: kit.look.ink }, line));
   const areas = [{ focus: "equation", x: area.x + left - 8, y: area.y - 6, w: area.w - left + 8, h: equation.height + 4 },
     { focus: "toggle", x: area.x + left - 8, y: area.y - 6, w: area.w - left + 8, h: equation.height + 4 },

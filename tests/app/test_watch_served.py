@@ -1,0 +1,94 @@
+"""Watch in the app: what only a real server and a real browser show together."""
+import re
+
+import pytest
+
+from tests.app.browser import press, settle, state_of
+from tests.app.server import serving
+
+
+@pytest.fixture(scope="module")
+def address(chromium, tiny_run_file):
+    """The app with one run in its folder."""
+    with serving(tiny_run_file.parent) as url:
+        yield f"{url}/?run={tiny_run_file.name}"
+
+
+@pytest.fixture(scope="module")
+def window(chromium):
+    """One for all tabs: what the app's own page loads is loaded once."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 1600})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def tab(window, address):
+    """tab(query) → a page that shows the player. Its console must stay clean, its messages small."""
+    page, said, sizes = window.new_page(), [], []
+    page.on("console", lambda message: message.type in ("error", "warning") and said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda data: sizes.append(len(data))))
+
+    def opened(query: str = ""):
+        page.goto(address + query)
+        page.wait_for_selector(".player[data-state*=token]", timeout=60_000)
+        return page
+
+    yield opened
+    page.close()
+    assert said == [], said
+    assert max(sizes) <= 2**20
+
+
+def test_a_click_on_a_bead_tells_what_lies_behind(tab, tiny_play):
+    page = tab()
+    k = tiny_play["passes"]["first"][2] + 3
+    press(page, "Shift+ArrowRight")
+    page.locator(f".beads [data-k='{k}']").click()
+    page.get_by_text("· layer 1 · attention · sync point 4 of 6").wait_for()
+    page.wait_for_url(re.compile(r"token=2&sync=3"))
+    assert state_of(page)["sync"] == str(k)
+    page.get_by_text(re.compile(r"Called at \S+\.py:\d+")).wait_for()
+
+
+def test_a_rerun_keeps_the_place_and_goes_on_playing(tab):
+    page = tab()
+    before = press(page, "ArrowRight", "ArrowRight", ",", "c", " ")
+    page.get_by_text("Break it").click()
+    page.get_by_role("combobox", name="Leave out the sum at").click()
+    page.get_by_role("option").last.click()                                    # a whole rerun of the page
+    page.wait_for_timeout(300)
+    after = state_of(page)
+    assert after["playing"] == "1" and after["clock"] == "measured"
+    assert int(after["sync"]) >= int(before["sync"])
+
+
+def test_leaving_and_coming_back_keeps_the_place_and_one_loop(tab):
+    page = tab()
+    press(page, "ArrowRight", "ArrowRight", " ")
+    page.get_by_role("link", name="Run").first.click()
+    page.wait_for_selector(".player", state="detached")
+    page.evaluate("""() => {
+      const ask = window.requestAnimationFrame.bind(window);
+      window.asked = new Map();
+      window.requestAnimationFrame = what => { asked.set(what.name, (asked.get(what.name) || 0) + 1); return ask(what); };
+      window.frames = count => new Promise(done => { const next = left => left ? ask(() => next(left - 1)) : done(); next(count); });
+    }""")
+    page.evaluate("frames(5)")
+    assert not page.evaluate("asked.get('paint')")                             # no loop without a player
+    page.get_by_role("link", name="Watch a token").first.click()
+    page.wait_for_selector(".player[data-state*=token]")
+    assert state_of(page)["phase"] in "0123" and int(state_of(page)["sync"]) > 20
+    press(page, " ")
+    asked = page.evaluate("async () => { const before = asked.get('paint'); await frames(20); return asked.get('paint') - before; }")
+    assert 15 <= asked <= 22
+
+
+def test_an_address_leads_to_its_place_and_is_clamped_with_a_word(tab, tiny_play):
+    page = tab("&token=2&sync=1&phase=1&clock=measured")
+    settle(page)
+    assert state_of(page) == {"token": "2", "sync": str(tiny_play["passes"]["first"][2] + 1), "phase": "1", "playing": "0",
+                              "clock": "measured"}
+    page = tab("&token=99999&sync=1")
+    page.get_by_text("The address asks for a token").wait_for()
