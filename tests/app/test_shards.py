@@ -32,7 +32,7 @@ def test_without_a_run_it_says_so_and_a_model_can_be_chosen(opened):
 
 
 def test_the_open_run_shows_its_own_cut_with_numbers(opened, runs):
-    tiny_run("--load", "scatter", "--embedding", "hidden", ranks=3).write(runs / "r.json")
+    tiny_run("--embedding", "hidden", ranks=3).write(runs / "r.json")
     app = opened(run="r.json", tensor="embedding.weight", rank="2")
     assert not app.exception
     placement = Placement(TINY, 3, "hidden")
