@@ -105,7 +105,7 @@ def _piece(rank: int, band: Band, across: tuple[float, float], down: tuple[float
     matrix, exact = numbers
     if exact and max(matrix.shape) <= CELLS:
         return Piece(rank, band.ranks, across, down, matrix, True)
-    return Piece(rank, band.ranks, across, down, blocks(matrix, CELLS).numbers)
+    return Piece(rank, band.ranks, across, down, blocks(matrix, CELLS, CELLS).numbers)
 
 
 def _part(matrix: np.ndarray, place: int, parts: int, axis: int) -> np.ndarray:
