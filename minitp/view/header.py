@@ -24,10 +24,10 @@ class Words:
     others: dict[int, str]         # tokens that ranks offered: the text of each
 
     def by_id(self, wanted: Iterable[int]) -> dict[str, str]:
-        """The text of the tokens that were read, written or are wanted, by id, as far as it is known."""
+        """The text of the tokens that are wanted, by id, as far as it is known."""
         known = self.others | dict(zip(self.prompt_ids, self.prompt, strict=True)) \
             | dict(zip(self.ids, self.pieces, strict=True))
-        return {str(i): known[i] for i in {*self.prompt_ids, *self.ids, *wanted} if i in known}
+        return {str(i): known[i] for i in sorted(set(wanted)) if i in known}
 
 
 def part(run: dict[str, Any], key: str) -> dict[str, Any]:

@@ -40,9 +40,9 @@ class Cells:
     kind: str
 
 
-def blocks(matrix: np.ndarray, rows: int, cols: int) -> Cells:
-    """At most rows × cols cells: the largest magnitude of each of equal blocks of a matrix."""
-    return Cells(_maxima(_maxima(np.abs(matrix), rows, 0), cols, 1), "u8")
+def blocks(matrix: np.ndarray, rows: int, cols: int | None = None) -> Cells:
+    """At most rows × cols cells (rows × rows without it): the largest magnitude of each of equal blocks of a matrix."""
+    return Cells(_maxima(_maxima(np.abs(matrix), rows, 0), rows if cols is None else cols, 1), "u8")
 
 
 def number_of_blocks(size: int, most: int) -> int:

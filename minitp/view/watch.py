@@ -28,6 +28,7 @@ from minitp.view.window import MOST_SYNCS, ROOM, Window, window
 
 FORMAT, VERSION = "minitp play", 1
 MOST_BROKEN = 100                  # sites that are named
+MOST_WORDS = 2_000                 # of a prompt
 OTHERS = 25_000                    # bytes: about what the header, the tour and the sites take
 
 
@@ -41,22 +42,23 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None) ->
     parts = parts_of(steps)
     arrays = SyncArrays(steps, placement, words, parts)
     held, weight_blob = weights(placement, steps.ranks, trace, ROOM // 8)
-    fixed = [held, words.prompt, words.by_id(()), words.pieces, trace.shapes, weight_blob.text()]
-    used = len(json.dumps(fixed)) + OTHERS
+    prompt = words.prompt[-MOST_WORDS:]
+    used = len(json.dumps([held, prompt, prompt, weight_blob.text()])) + OTHERS
     shown_passes = window(steps, arrays.of, first, count, max(ROOM - used, ROOM // 2))
     shown = steps.part(shown_passes.first, shown_passes.count, MOST_SYNCS)
     strings, layouts = Strings(), Layouts(shown_passes.detail)
     start = int(steps.passes.first[shown_passes.first]) if len(steps) else 0
-    columns = _syncs(shown, parts[start:start + len(shown)], strings)
+    columns, shapes = _syncs(shown, parts[start:start + len(shown)], strings)
     columns["layout"] = [layouts.add(some) for some in shown_passes.slots]
     run = _run(steps, detail_of(trace), shown_passes)
     run["notes"] = notes(steps, shown, shown_passes, run["values"], run["broken"],
                          layouts.blob.holes or weight_blob.holes)
+    if len(prompt) < len(words.prompt):
+        run["notes"].append(f"Of the prompt the last {len(prompt):,} of {len(words.prompt):,} tokens are shown.")
     made = {
-        "format": FORMAT, "version": VERSION, "run": run,
-        "strings": strings.table, "shapes": [list(shape) for shape in trace.shapes],
+        "format": FORMAT, "version": VERSION, "run": run, "strings": strings.table, "shapes": shapes,
         "passes": _passes(shown, words, strings),
-        "prompt": words.prompt, "pieces": words.by_id(_offered(shown_passes)),
+        "prompt": prompt, "pieces": words.by_id(_mentioned(shown, shown_passes, words)),
         "syncs": columns, "times": base64_of(_times(shown), "<i4"),
         "layouts": layouts.table, "blob": layouts.blob.text(),
         "weights": held, "weight_blob": weight_blob.text(),
@@ -64,10 +66,12 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None) ->
     return made | {"tour": tour(made)}
 
 
-def _offered(shown: Window) -> set[int]:
-    """The ids of the tokens that ranks offered."""
-    return {int(number) for slots in shown.slots for slot in slots if slot.name == "best"
-            for number in slot.matrix[:, 0].tolist() if np.isfinite(number)}
+def _mentioned(shown: Steps, window: Window, words: Words) -> set[int]:
+    """The ids of the tokens that these passes read, wrote, or that ranks offered in them."""
+    offered = {int(number) for slots in window.slots for slot in slots if slot.name == "best"
+               for number in slot.matrix[:, 0].tolist() if np.isfinite(number)}
+    written = {words.ids[k] for step in shown.passes.step.tolist() for k in (step - 1, step) if 0 <= k < len(words.ids)}
+    return offered | written | set(words.prompt_ids[-MOST_WORDS:])
 
 
 def parts_of(steps: Steps) -> list[str]:
@@ -123,7 +127,8 @@ def _passes(steps: Steps, words: Words, strings: Strings) -> dict[str, list[int]
             "begin": passes.begin.tolist(), "end": passes.end.tolist(), "tick": ticks(steps).tolist()}
 
 
-def _syncs(steps: Steps, parts: list[str], strings: Strings) -> dict[str, list[int]]:
+def _syncs(steps: Steps, parts: list[str], strings: Strings) -> tuple[dict[str, list[int]], list[list[int]]]:
+    """The columns of the syncs, and the shapes that they give by number."""
     trace, at = steps.trace, steps.event
     plain_word = {i: strings.number(plain(trace.strings[i], LONGEST)) for i in
                   np.unique([trace.events[name][at] for name in ("op", "site", "reason", "before", "after", "dtype",
@@ -132,12 +137,14 @@ def _syncs(steps: Steps, parts: list[str], strings: Strings) -> dict[str, list[i
                for name in ("op", "site", "reason", "before", "after", "dtype", "plane", "caller")}
     layers = [re.match(r"layers\.(\d{1,6})\.", word) for word in trace.strings]
     code = {i: strings.number(line_of(trace.strings[i])) for i in np.unique(trace.events["caller"][at]).tolist()}
+    shapes, shape = np.unique(trace.events["shape"][at], return_inverse=True)
     return columns | {
         "pass": steps.pass_of.tolist(), "part": [strings.number(word) for word in parts],
         "layer": [int(found[1]) if (found := layers[i]) else -1 for i in trace.events["site"][at].tolist()],
-        "shape": trace.events["shape"][at].tolist(), "payload": trace.events["payload"][at].tolist(),
+        "shape": shape.tolist(), "payload": trace.events["payload"][at].tolist(),
         "root": steps.root.tolist(), "broken": trace.events["broken"][at].astype(int).tolist(),
-        "code": [code[i] for i in trace.events["caller"][at].tolist()], "last": steps.last.tolist()}
+        "code": [code[i] for i in trace.events["caller"][at].tolist()], "last": steps.last.tolist(),
+    }, [list(trace.shapes[i]) for i in shapes.tolist()]
 
 
 def ticks(steps: Steps) -> np.ndarray:

@@ -14,6 +14,7 @@ from minitp.trace.kept import KeptArray
 from minitp.view.packing import Blob, Cells, blocks
 
 CELLS = (32, 24, 16, 12, 8, 6, 4)  # along each side of a matrix: as many as there is room for
+_ROWS = 96                         # of a matrix that is put together from parts with blocks of their own
 _ANY_LAYER = re.compile(r"^layers\.\d+\.")
 _Matrices = dict[str, list[tuple[int, np.ndarray, bool, tuple[int, ...]]]]
 
@@ -62,13 +63,20 @@ def _stacked(parts: list[KeptArray | None]) -> tuple[np.ndarray, bool, tuple[int
     kept = [part for part in parts if part is not None and len(part.shape) == 2 and part.cells.size]
     if not kept or len(kept) < len(parts) or len({part.shape[1] for part in kept}) > 1:
         return None
-    shape = sum(part.shape[0] for part in kept), kept[0].shape[1]
+    rows = sum(part.shape[0] for part in kept)
+    shape = rows, kept[0].shape[1]
     if all(part.whole for part in kept):
         return np.concatenate([part.cells for part in kept]), True, shape
     if len({part.cells.shape[1] for part in kept}) > 1:
         return None
-    rows = [np.repeat(part.cells, part.block[0], axis=0)[:part.shape[0]] for part in kept]      # each as high as it is
-    return np.concatenate(rows), False, shape
+    return np.concatenate([_in_rows(part.cells, max(_ROWS * part.shape[0] // rows, 1)) for part in kept]), False, shape
+
+
+def _in_rows(cells: np.ndarray, rows: int) -> np.ndarray:
+    """The same picture in about `rows` rows, so that parts of one matrix stand as high as they are."""
+    if rows < len(cells):
+        return blocks(cells, rows, cells.shape[1]).numbers
+    return cells[np.arange(rows) * len(cells) // rows]
 
 
 def _with_numbers(entries: list[dict[str, Any]], held: _Matrices, room: int) -> tuple[list[dict[str, Any]], Blob]:
@@ -82,7 +90,7 @@ def _with_numbers(entries: list[dict[str, Any]], held: _Matrices, room: int) -> 
         if most < 0:
             break
         exact = all(whole and max(matrix.shape) <= cells for _, matrix, whole, _ in pieces)
-        made = [(rank, Cells(matrix, "f32") if exact else blocks(matrix, cells, cells), shape)
+        made = [(rank, Cells(matrix, "f32") if exact else blocks(matrix, cells), shape)
                 for rank, matrix, _, shape in pieces]
         blob.add([(name, drawn) for _, drawn, _ in made])
         entries += [{"name": name, "rank": rank, "rows": drawn.numbers.shape[0], "cols": drawn.numbers.shape[1],

@@ -8,7 +8,8 @@ from minitp.view.steps import Steps
 
 ROOM = 980_000                     # bytes of JSON: a page plays 1 MB smoothly
 MOST_SYNCS = 20_000                # of a play, however it was asked for
-_PER_SYNC, _PER_TIME, _PER_SLOT = 58, 27, 98      # bytes: its columns; 5 times of a rank as base64; a slot's outline
+_PER_PASS, _PER_SYNC = 110, 58     # bytes of their columns, and of a pass's words
+_PER_TIME, _PER_SLOT = 27, 98      # of a rank's 5 times in base64; of a slot's outline
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def window(steps: Steps, slots_of: Callable[[int], list[Slot]], first: int | Non
         new = [slots_of(k) for k in range(start, start + syncs)]
         counts = Counter(map(outline, new))
         examples = {outline(slots): slots for slots in new}
-        more = syncs * (_PER_SYNC + _PER_TIME * steps.ranks) + sum(
+        more = _PER_PASS + syncs * (_PER_SYNC + _PER_TIME * steps.ranks) + sum(
             _bytes(slots, counts[key], DETAILS[-1]) + _PER_SLOT * len(slots) * (key not in kept)
             for key, slots in examples.items())
         if taken and (not syncs or (count is None and used + more > room)):

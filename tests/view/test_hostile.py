@@ -104,6 +104,19 @@ def test_values_that_say_something_else_than_the_events():
     assert any("not finite" in note for note in made["run"]["notes"])
 
 
+def test_weights_and_words_without_end():
+    trace = run(**RUNS["uneven heads"])
+    plain = trace.to_plain()
+    vast = {"shape": [2**50, 10], "block": [2**50, 10], "maxima": [1], "first": [1]}
+    weights = plain["weights"] | {"array": [vast for _ in plain["weights"]["array"]]}
+    header = trace.run | {"prompts": [list(range(100_000))], "tokens": [list(range(100_000))]}
+    shapes = plain["shapes"] + [[9] * 32] * 9999
+    made = play(Trace.from_plain(plain | {"weights": weights, "run": header, "shapes": shapes}))
+    look_at_all(made)
+    assert len(json.dumps(made)) < 1_000_000 and len(made["prompt"]) == 2000
+    assert any("the last 2,000 of 100,000 tokens" in note for note in made["run"]["notes"])
+
+
 def test_a_pass_of_minutes_is_told_in_larger_ticks():
     events = [Event(0, "tp", 0, k, "data", "all_reduce", None, None, None, "s", "r", "load", None, None, None,
                     "partial", "whole", (1,), "float32", 4, k * 10**11, k * 10**11 + 7 * 10**10, None, None, None, None,
