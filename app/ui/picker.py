@@ -12,7 +12,7 @@ import streamlit as st
 from minitp.errors import FileFormatError
 from minitp.runs import RunFile, listed, runs_folder, samples, title_of
 from minitp.trace import Timeline, Trace
-from minitp.trace.show import crowded
+from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.wording import count, plain, size
 from ui import page
 
@@ -171,11 +171,10 @@ def _banners(trace: Trace) -> None:
     if crowded(trace):
         st.warning(f"**{count(run['ranks'], 'rank')} shared {count(run['cores'], 'core')} in this run: its waits show "
                    "the scheduler taking turns, not a network.**", icon=":material/groups:")
-    broken = run.get("broken")
-    if isinstance(broken, list) and broken:
+    if broken := broken_sites(trace):
         st.warning("**This run was broken on purpose:** ranks took their partial sums for the whole at the places "
                    "below, so its text is wrong.", icon=":material/heart_broken:")
-        st.text("\n".join(plain(site, 80) for site in broken[:20]))
+        st.text("\n".join([*broken[:20], *[f"and {len(broken) - 20:,} more"] * (len(broken) > 20)]))
 
 
 def _nothing_yet() -> None:
