@@ -19,7 +19,7 @@ const player = startStandalone(document.querySelector("main"), JSON.parse(docume
 Object.assign(window, {%s});
 """
 NAMES = ("player", "reduce", "initialState", "timeOf", "placeAt", "moments", "advance", "captionOf", "duration", "size",
-         "decodePlay", "passNs", "RANK_HUES")
+         "decodePlay", "passNs", "RANK_HUES", "createScene", "readTheme", "momentOf", "colorParts")
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
-    """watch(play, width=, scheme=, fragment=, calm=, ready=) → a page with the player alone; its console must stay clean.
+    """watch(play, width=, scheme=, fragment=, calm=, ready=) → a page with the player alone, its console clean.
 
     The player's functions are names of the window there, for tests that ask what only the script knows.
     """
@@ -63,6 +63,22 @@ def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert said == [], said
+
+
+# Counts the calls of animation frames by the name of what is called: asked.get("paint") is the player's loop.
+COUNT_FRAMES = """() => {
+  const ask = window.requestAnimationFrame.bind(window);
+  window.asked = new Map();
+  window.requestAnimationFrame = what => {
+    asked.set(what.name, (asked.get(what.name) || 0) + 1);
+    return ask(what);
+  };
+  window.paintsIn = async count => {
+    const before = asked.get("paint") || 0;
+    for (let i = 0; i < count; i++) await new Promise(ask);
+    return (asked.get("paint") || 0) - before;
+  };
+}"""
 
 
 def player_page(play: dict[str, Any]) -> str:

@@ -74,16 +74,30 @@ function syncArrays(play, columns, n) {
   };
 }
 
-// (name, rank) => the stored slice of the weight with this physical name, plus how it is cut and what lies in it.
+// (name, rank) => the slice of the weight with this physical name that the rank stores: {rows, cols, shape, cut, parts},
+// with kind, max and at(i, j) where numbers were kept. All layers are cut alike: parts stand once, under layers.*.
 function weightArrays(play) {
-  const blob = bytes(play.weight_blob), found = new Map();
+  const blob = bytes(play.weight_blob), numbers = new Map(), cuts = new Map(), kept = new Map();
   let at = 0;
   for (const weight of play.weights || []) {
-    const kept = array(weight, blob, at);
-    if (kept) found.set(`${weight.name}/${weight.rank}`, { ...kept, cut: weight.cut, parts: weight.parts || [] });
+    const key = `${weight.name}/${weight.rank}`, found = array(weight, blob, at);
+    if (found) numbers.set(key, found);
+    if (Array.isArray(weight.parts)) cuts.set(key, weight);
     at += coded(weight);
   }
-  return (name, rank) => found.get(`${name}/${rank}`) || null;
+  const read = (name, rank) => {
+    const cut = cuts.get(`${name}/${rank}`) || cuts.get(`${name.replace(/^layers\.\d+\./, "layers.*.")}/${rank}`);
+    if (!cut) return null;
+    const layer = (name.match(/^layers\.\d+\./) || [""])[0];
+    const parts = cut.parts.map(part => ({ ...part, name: String(part.name).replace(/^layers\.\*\./, layer) }));
+    const { rows, cols, shape } = cut;
+    return { rows, cols, shape: shape || [rows, cols], ...numbers.get(`${name}/${rank}`), cut: cut.cut, parts };
+  };
+  return (name, rank) => {
+    const key = `${name}/${rank}`;
+    if (!kept.has(key)) kept.set(key, read(name, rank));
+    return kept.get(key);
+  };
 }
 
 // Bytes that an array takes in a blob: float32, or one float32 scale and a byte per number, padded to whole words;

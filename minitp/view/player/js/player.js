@@ -2,7 +2,7 @@
 
 const NARROW = 900;                                    // px: below it one lane at a time
 
-// host: {open(sync), link(keys) -> text, notes: bool}. Returns {act, retheme, state, destroy}.
+// host: {open(sync), link(keys) -> text}. Returns {act, retheme, model, state, destroy}.
 function createPlayer(root, play, host) {
   const model = decodePlay(play), ending = new AbortController();
   const parts = Object.fromEntries(Array.from(root.querySelectorAll("[data-part]"), node => [node.dataset.part, node]));
@@ -27,8 +27,7 @@ function createPlayer(root, play, host) {
     theme: readTheme(root), open: openSync, pin: what => act({ type: "pin", what }),
     hover: what => { hover = what; wake(); },
   };
-  setText(parts.notes, host.notes ? (model.run.notes || []).join("\n") : "");
-  setHidden(parts.notes, !parts.notes.textContent);
+  setText(parts.notes, (model.run.notes || []).join(" "));
   const draws = mountParts(root, parts, model, act, view);
   let scene = createScene(parts.scene, model, view);
 

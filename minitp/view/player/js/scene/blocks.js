@@ -1,4 +1,4 @@
-// What lies in a lane: vectors, matrices, words. A block is {w, h, build(parent), frame(at)}; `at` tells how far we are.
+// What lies in a lane: vectors, matrices, words. A block is {w, h, build(parent), frame(at)}; `at`: how far we are.
 
 const MOST_CELLS = 400;                 // that are drawn as paths; more are one picture
 const SHADES = 14;                      // of a hue in paths
@@ -43,23 +43,28 @@ function vectorBlock(kit, o) {
   return block;
 }
 
+const hundredths = (x) => Math.round(x * 100) / 100;
+const boxPath = (x, y, w, h) => `M${hundredths(x)} ${hundredths(y)}h${hundredths(w)}v${hundredths(h)}h${hundredths(-w)}z`;
+
 /** The cells of a vector, the last rows where not all fit: one path per shade, and one picture where they are many. */
 function cellsInto(kit, parent, o, rows, w, cellHeight) {
   const array = o.array, cols = array.cols, first = array.rows - rows, cell = w / cols, gap = cell >= 3 ? 1 : 0;
-  const hue = fillOf(kit.look, o.state, o.rank), high = cellHeight - (rows > 1 ? 1 : 0), wide = Math.max(0.5, cell - gap);
+  const hue = fillOf(kit.look, o.state, o.rank), high = cellHeight - (rows > 1 ? 1 : 0), wide = Math.max(0.5,
+    cell - gap);
   if (rows * cols > MOST_CELLS) {
     svgNode(parent, "image", { width: w, height: rows * cellHeight, preserveAspectRatio: "none",
-      href: heatPicture(`${o.key}|${kit.sync.index}`, rowsOf(array, first, array.rows), hue, o.largest, kit.look.paper) });
+      href: heatPicture(`${o.key}|${kit.sync.index}`, rowsOf(array, first, array.rows), hue, o.largest,
+        kit.look.paper) });
     return;
   }
-  const shades = new Map(), px = (x) => Math.round(x * 100) / 100;
+  const shades = new Map();
   let light = "", dark = "";
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < cols; j++) {
       const value = array.at(first + i, j), opacity = Math.round(opacityOf(value, o.largest) * SHADES) / SHADES;
-      shades.set(opacity, `${shades.get(opacity) ?? ""}M${px(j * cell)} ${i * cellHeight}h${px(wide)}v${high}h${-px(wide)}z`);
+      shades.set(opacity, (shades.get(opacity) ?? "") + boxPath(j * cell, i * cellHeight, wide, high));
       if (value < 0 && cell >= 3) {
-        const dash = `M${px(j * cell + wide * 0.25)} ${(i + 0.5) * cellHeight - 0.75}h${px(wide * 0.5)}v1.5h${-px(wide * 0.5)}z`;
+        const dash = boxPath(j * cell + wide * 0.25, (i + 0.5) * cellHeight - 0.75, wide * 0.5, 1.5);
         if (opacity > 0.45) light += dash;
         else dark += dash;
       }
@@ -72,7 +77,8 @@ function cellsInto(kit, parent, o, rows, w, cellHeight) {
 
 /** A weight shard: one picture; while it is being used a line sweeps over the column that is multiplied just now. */
 function matrixBlock(kit, o) {
-  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns,
+  const { w, h } = o, block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands,
+    byColumns: o.byColumns,
     shrink: o.shrink ?? 1 };
   let group, set, picture, sweep, inner;
   block.build = (parent) => {
@@ -99,7 +105,8 @@ function matrixBlock(kit, o) {
     if (o.what) kit.know(group, o.what, { w, h, array: o.array, rows: o.array ? o.array.rows : 0 });
   };
   /** What stays where it came from: the same cells, faint. */
-  block.ghost = (parent, x, y) => o.array && svgNode(parent, "image", { x, y, width: w * block.shrink, height: h * block.shrink,
+  block.ghost = (parent, x, y) => o.array && svgNode(parent, "image", { x, y, width: w * block.shrink,
+    height: h * block.shrink,
     preserveAspectRatio: "none", opacity: 0.25,
     href: heatPicture(o.key, o.array, kit.look.grey, o.largest, kit.look.paper, false) });
   block.frame = (at) => {
@@ -116,7 +123,8 @@ function matrixBlock(kit, o) {
 function wordsBlock(kit, o) {
   const size = o.size ?? SMALL, pad = o.bare ? 0 : 8;
   const shown = fitText(o.text, (o.width ?? 400) - 2 * pad, size, kit.look.font, o.bold);
-  const w = o.width ?? textWidth(shown, size, kit.look.font, o.bold) + 2 * pad, h = o.height ?? size + (o.bare ? 4 : 10);
+  const w = o.width ?? textWidth(shown, size, kit.look.font, o.bold) + 2 * pad, h = o.height ?? size + (o.bare ? 4
+    : 10);
   const block = { w, h, rank: o.rank, kind: "words", when: o.when ?? ((at) => at.stage(o.stage ?? 0)) };
   let set, text;
   block.build = (parent) => {

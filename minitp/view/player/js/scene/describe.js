@@ -6,8 +6,8 @@ function describeMoment(model, state) {
   const where = sync.layer >= 0 ? `${partName(sync.part)} of layer ${sync.layer}` : partName(sync.part);
   const statuses = ranks.slice(0, 8).map((rank) => `rank ${rank} ${statusOf(sync, moment, rank)}`).join(", ");
   const more = ranks.length > 8 ? ` and ${counted(ranks.length - 8, "more rank")}` : "";
-  const first = `${where}, ${opName(sync.op)} of ${dimensions(sync.shape)} over ${counted(ranks.length, "rank")}: ${statuses}${more}.`;
-  return [first, stageWords(sync, moment), sumWords(sync, moment)].filter(Boolean).join(" ");
+  const what = `${where}, ${opName(sync.op)} of ${dimensions(sync.shape)} over ${counted(ranks.length, "rank")}`;
+  return [`${what}: ${statuses}${more}.`, stageWords(sync, moment), sumWords(sync, moment)].filter(Boolean).join(" ");
 }
 
 function stageWords(sync, moment) {
@@ -25,5 +25,6 @@ function sumWords(sync, moment) {
   const values = sync.times.map((_, rank) => termValue(sync, rank, 0)), sum = sumValue(sync, 0);
   if (sum === null || values.some((value) => value === null)) return "";
   const decimals = equationDecimals(values, sum), sign = addsUp(values, sum, decimals) ? "=" : "≈";
-  return `Element 0: ${values.map((value) => numberWords(value, decimals)).join(" + ")} ${sign} ${numberWords(sum, decimals)}.`;
+  const terms = values.map((value) => numberWords(value, decimals)).join(" + ");
+  return `Element 0: ${terms} ${sign} ${numberWords(sum, decimals)}.`;
 }

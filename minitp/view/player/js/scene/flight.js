@@ -1,4 +1,4 @@
-// The whole matrix first: its strips lie side by side in their owners' colours, part at the cuts and fly to their lanes.
+// The whole matrix first: its strips lie side by side in their owners' colours, part at the cuts, fly to the lanes.
 
 /** All blocks without children below `block`, with their places: [{block, x, y}]. */
 function leavesOf(block, x, y, found = []) {
@@ -22,18 +22,22 @@ function flightsInto(parent, kit, leaves, area) {
   const titles = svgNode(parent, "g", {});
   for (const { group, x, y, scale } of rows) {
     const shape = group.whole.upright ? group.whole.shape : [...group.whole.shape].reverse();
-    svgNode(titles, "text", { x, y: y - 24, "font-size": LARGE, "font-weight": 600, fill: look.ink }, `${group.whole.label}`);
+    svgNode(titles, "text", { x, y: y - 24, "font-size": LARGE, "font-weight": 600, fill: look.ink },
+      `${group.whole.label}`);
     svgNode(titles, "text", { x, y: y - 9, "font-size": SMALL, fill: look.muted }, `${shapeWords(shape)}, whole`);
-    for (const leaf of group.leaves) leaf.from = { x: x + leaf.in.x * scale, y: y + leaf.in.y * scale, scale, across: group.across };
+    for (const leaf of group.leaves) leaf.from = { x: x + leaf.in.x * scale, y: y + leaf.in.y * scale, scale,
+      across: group.across };
   }
   const flying = list.flatMap((group) => group.leaves);
   return { frame(moment) {
     put(titles, "opacity", 1 - between(moment.cut, 0.2, 0.45));
     for (const leaf of flying) {
       const { block, from } = leaf, late = 0.15 * block.rank / Math.max(1, kit.ranks.length);
-      const t = ease(between(moment.cut, 0.3 + late, 0.85 + late)), open = between(moment.cut, 0, 0.3) * 10 * (block.rank
+      const t = ease(between(moment.cut, 0.3 + late, 0.85 + late)), open = between(moment.cut, 0,
+        0.3) * 10 * (block.rank
         - (kit.ranks.length - 1) / 2);
-      moveTo(block.node, mix(from.x - leaf.x + (from.across ? open : 0), 0, t), mix(from.y - leaf.y + (from.across ? 0 : open), 0, t),
+      moveTo(block.node, mix(from.x - leaf.x + (from.across ? open : 0), 0, t), mix(from.y - leaf.y + (from.across ? 0
+        : open), 0, t),
         mix(from.scale, 1, t));
     }
   } };
@@ -41,7 +45,8 @@ function flightsInto(parent, kit, leaves, area) {
 
 /** The size of a whole matrix in the px of its strips, and where each strip lies in it. */
 function wholeSize({ whole, leaves }) {
-  const sides = (at) => (whole.upright ? [at[1], at[0]] : at), [wide, tall] = whole.upright ? [whole.shape[1], whole.shape[0]] : whole.shape;
+  const sides = (at) => (whole.upright ? [at[1], at[0]] : at), [wide, tall] = whole.upright ? [whole.shape[1],
+    whole.shape[0]] : whole.shape;
   const units = leaves.map(({ block }) => {
     const [across, down] = sides(block.whole.at);
     return { x: block.w / (across[1] - across[0]), y: block.h / (down[1] - down[0]) };
@@ -89,12 +94,15 @@ function rowsOfWholes(list, area) {
 
 /** A source's pieces: they lie in it until the collective moves them to their lanes. */
 function piecesInto(spec, leaves, source) {
-  const pieces = spec.pieces ? leaves.filter((leaf) => spec.pieces.includes(leaf.block) && leaf.block.kind === "matrix") : [];
+  const pieces = spec.pieces ? leaves.filter((leaf) => spec.pieces.includes(leaf.block)
+    && leaf.block.kind === "matrix") : [];
   return { frame(moment, count) {
     for (const leaf of pieces) {
-      const late = 0.3 * leaf.block.rank / Math.max(1, count), t = ease(between(moment.combine, 0.1 + late, 0.7 + late));
+      const late = 0.3 * leaf.block.rank / Math.max(1, count), t = ease(between(moment.combine, 0.1 + late, 0.7
+        + late));
       const [dx, dy] = leaf.block.lies;
-      moveTo(leaf.block.node, mix(source.x + dx - leaf.x, 0, t), mix(source.y + dy - leaf.y, 0, t), mix(leaf.block.shrink, 1, t));
+      moveTo(leaf.block.node, mix(source.x + dx - leaf.x, 0, t), mix(source.y + dy - leaf.y, 0, t),
+        mix(leaf.block.shrink, 1, t));
     }
   } };
 }
@@ -104,7 +112,8 @@ function fanInto(parent, kit, from, targets) {
   const group = svgNode(parent, "g", {}), { look } = kit;
   for (const to of targets) {
     const middle = (from.x + to.x) / 2;
-    svgNode(group, "path", { d: `M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x - 8} ${to.y}`, fill: "none",
+    svgNode(group, "path", { d: `M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x - 8} ${to.y}`,
+      fill: "none",
       stroke: look.ink, "stroke-width": 1.5 });
     svgNode(group, "path", { d: arrowHead(to.x - 4, to.y), fill: look.ink });
   }

@@ -9,7 +9,8 @@ function termValue(sync, rank, index) {
 }
 
 /** The exact element of the result: of rank 0's part where it was cut after the sum. */
-const sumValue = (sync, index) => elementOf(sync.slot("out", -1) ?? (sync.op === "reduce_scatter" ? sync.slot("out", 0) : null),
+const sumValue = (sync, index) => elementOf(sync.slot("out", -1) ?? (sync.op === "reduce_scatter" ? sync.slot("out", 0)
+  : null),
   sync.slot("sum", -1), index);
 
 function elementOf(whole, first, index) {
@@ -25,37 +26,45 @@ function termWords(kit, spec, rank, index) {
 
 /** Where the parts of an upright gate stand: a slot in each lane, the foot below the lanes. */
 function gatePlaces(kit, layout, spec) {
-  const { gate } = layout, pad = 8, w = gate.w - 2 * pad, h = kit.level.bare ? 16 : TERM_HIGH, top = layout.lanes[0].y - 4;
+  const { gate } = layout, pad = 8, w = gate.w - 2 * pad, h = kit.level.bare ? 16 : TERM_HIGH,
+    top = layout.lanes[0].y - 4;
   const share = w / kit.ranks.length, kind = spec.gate.kind, y = layout.bottom + (FOOT_HIGH - TERM_HIGH) / 2 + 2;
   const middle = (rank) => layout.lanes[rank].y + layout.lanes[rank].h / 2;
   const whole = (rank) => ({ x: gate.x + pad, y: middle(rank) - h / 2, w, h });
-  const piece = (rank) => ({ ...whole(rank), x: gate.x + pad + rank * share, w: share - 2 });
+  const piece = (rank) => ({ ...whole(rank), x: gate.x + pad + rank * share, w: Math.max(1, share - 2) });
   const slots = kit.ranks.map(kind === "concat" ? piece : whole);
   return {
-    frame: { x: gate.x, y: top, w: gate.w, h: layout.bottom + FOOT_HIGH - top }, line: { x: gate.x, y: layout.bottom + 2, w: gate.w },
-    slots, meet: slots.map((slot) => ({ ...slot, y, h: TERM_HIGH })), leave: kit.ranks.map(kind === "cut" ? piece : whole),
+    frame: { x: gate.x, y: top, w: gate.w, h: layout.bottom + FOOT_HIGH - top }, line: { x: gate.x, y: layout.bottom
+      + 2, w: gate.w },
+    slots, meet: slots.map((slot) => ({ ...slot, y, h: TERM_HIGH })), leave: kit.ranks.map(kind === "cut" ? piece
+      : whole),
     foot: { x: gate.x + pad, y, w }, share,
     from: slots.map((slot) => ({ x: gate.x - 64, y: slot.y, w: slot.w, h: slot.h })),
     to: slots.map((slot) => ({ x: gate.x + gate.w + 64, y: slot.y, w: slot.w, h: slot.h })),
-    plus: kit.level.bare ? [] : kit.ranks.slice(1).map((rank) => ({ x: gate.x + gate.w / 2, y: (middle(rank - 1) + middle(rank)) / 2 + 5 })),
+    plus: kit.level.bare ? [] : kit.ranks.slice(1).map((rank) => ({ x: gate.x + gate.w / 2, y: (middle(rank - 1)
+      + middle(rank)) / 2 + 5 })),
   };
 }
 
 /** {frame(moment, partials, results)}: those are where the terms come from and the result goes, by rank. */
 function gateInto(parent, kit, places, spec, index) {
-  const { look, ranks, sync } = kit, kind = spec.gate.kind, group = svgNode(parent, "g", {}), { before: state, after } = gateStates(spec.gate);
-  const frame = svgNode(group, "rect", { x: places.frame.x, y: places.frame.y, width: places.frame.w, height: places.frame.h, rx: 6,
+  const { look, ranks, sync } = kit, kind = spec.gate.kind, group = svgNode(parent, "g", {}), { before: state,
+    after } = gateStates(spec.gate);
+  const frame = svgNode(group, "rect", { x: places.frame.x, y: places.frame.y, width: places.frame.w,
+    height: places.frame.h, rx: 6,
     fill: look.paper, "fill-opacity": 0.75, stroke: look.ink, "stroke-width": sync.broken ? 1.5 : 3,
     "stroke-dasharray": sync.broken ? "2 6" : "none" });
   kit.know(frame, { kind: "gate" }, { plain: true });
   if (kind === "concat") for (const at of places.leave) barInto(group, look, at, "empty", 0);
   const slots = ranks.map((rank) => barInto(group, look, places.slots[rank], "empty", rank));
   if (kind === "sum" || kind === "cut") for (const at of sync.broken ? [] : places.plus) {
-    svgNode(group, "text", { x: at.x, y: at.y, "font-size": LARGE, "font-weight": 600, "text-anchor": "middle", fill: look.ink }, "+");
+    svgNode(group, "text", { x: at.x, y: at.y, "font-size": LARGE, "font-weight": 600, "text-anchor": "middle",
+      fill: look.ink }, "+");
   }
   svgNode(group, "path", { d: `M${places.line.x} ${places.line.y}h${places.line.w}`, stroke: look.ink, opacity: 0.35 });
   const foot = footInto(group, kit, spec, places, index), flying = svgNode(parent, "g", {});
-  const made = (words, where, as) => ranks.map((rank) => barInto(flying, look, where[rank], as, rank, words && termWords(kit, spec, rank,
+  const made = (words, where, as) => ranks.map((rank) => barInto(flying, look, where[rank], as, rank, words
+    && termWords(kit, spec, rank,
     index)));
   const terms = made(kind !== "concat" || places.slots[0].w > 44, places.slots, state);
   const copies = made(false, places.slots, state), released = made(false, places.leave, after);
@@ -77,13 +86,15 @@ function gateInto(parent, kit, places, spec, index) {
 }
 
 /** The states of what goes into a gate and of what comes out. */
-const gateStates = ({ kind, states }) => states ?? { before: kind === "concat" ? "shard" : "partial", after: kind === "cut" ? "shard" : "whole" };
+const gateStates = ({ kind, states }) => states ?? { before: kind === "concat" ? "shard" : "partial",
+  after: kind === "cut" ? "shard" : "whole" };
 
 /** A rank's term travels from its lane into its slot; where the sum is skipped, right through. */
 function termFrame(node, moment, at, from, slot, through) {
-  const t = ease(at.travel), x = mix(from.x + from.w - slot.w, slot.x, t), y = mix(from.y + from.h / 2 - slot.h / 2, slot.y, t);
+  const t = ease(at.travel), x = mix(from.x + from.w - slot.w, slot.x, t), y = mix(from.y + from.h / 2 - slot.h / 2,
+    slot.y, t);
   const on = ease(clamp01(moment.combine * 0.5 + moment.release * 0.5));
-  moveTo(node, through ? mix(x, through.x, on) : x, y);
+  moveTo(node, through ? mix(x, through.x, on) : x, through ? mix(y, through.y + through.h / 2 - slot.h / 2, on) : y);
   put(node, "opacity", at.travel > 0 && !(through && moment.release >= 1) ? 1 : 0);
 }
 
@@ -106,10 +117,13 @@ function barInto(parent, look, place, state, rank, words) {
   const node = svgNode(parent, "g", {}), line = outlineOf(look, state, rank);
   moveTo(node, place.x, place.y);
   svgNode(node, "rect", { width: place.w, height: place.h, rx: 6, fill: look.paper });
-  svgNode(node, "rect", { width: place.w, height: place.h, rx: 6, fill: state === "empty" ? "none" : fillOf(look, state, rank),
-    "fill-opacity": state === "empty" ? 0 : 0.22, stroke: line.stroke, "stroke-width": line.width, "stroke-dasharray": line.dash });
+  svgNode(node, "rect", { width: place.w, height: place.h, rx: 6, fill: state === "empty" ? "none" : fillOf(look,
+    state, rank),
+    "fill-opacity": state === "empty" ? 0 : 0.22, stroke: line.stroke, "stroke-width": line.width,
+      "stroke-dasharray": line.dash });
   if (words) {
-    svgNode(node, "text", { x: place.w / 2, y: place.h / 2 + 4.5, "font-size": SMALL, "font-weight": 600, "text-anchor": "middle",
+    svgNode(node, "text", { x: place.w / 2, y: place.h / 2 + 4.5, "font-size": SMALL, "font-weight": 600,
+      "text-anchor": "middle",
       fill: look.ink }, fitText(words, place.w - 4, SMALL, look.font, true));
   }
   return node;
@@ -120,9 +134,11 @@ function footInto(parent, kit, spec, places, index) {
   const { look, ranks, sync } = kit, { x, y, w } = places.foot, kind = spec.gate.kind;
   const empty = barInto(parent, look, { x, y, w, h: TERM_HIGH }, "empty", 0), made = svgNode(parent, "g", {});
   moveTo(made, x, y);
-  svgNode(made, "rect", { width: w, height: TERM_HIGH, rx: 6, fill: kind === "sum" ? look.ink : look.paper, stroke: look.ink, "stroke-width": 2 });
+  svgNode(made, "rect", { width: w, height: TERM_HIGH, rx: 6, fill: kind === "sum" ? look.ink : look.paper,
+    stroke: look.ink, "stroke-width": 2 });
   if (kind === "concat" || kind === "cut") for (const rank of ranks) {
-    svgNode(made, "rect", { x: rank * places.share + 3, y: 4, width: Math.max(1, places.share - 6), height: TERM_HIGH - 8, rx: 2,
+    svgNode(made, "rect", { x: rank * places.share + 3, y: 4, width: Math.max(1, places.share - 6),
+      height: TERM_HIGH - 8, rx: 2,
       fill: rankHue(rank), "fill-opacity": 0.55 });
   }
   if (kind === "sum" || kind === "none") {
@@ -131,7 +147,8 @@ function footInto(parent, kit, spec, places, index) {
     svgNode(made, "text", { x: w / 2, y: 16.5, "font-size": SMALL, "font-weight": 600, "text-anchor": "middle",
       fill: kind === "sum" ? look.paper : look.ink }, fitText(words, w - 4, SMALL, look.font, true));
   }
-  const skipped = svgNode(parent, "text", { x: x + w / 2, y: y + 16, "font-size": SMALL, "text-anchor": "middle", fill: look.ink },
+  const skipped = svgNode(parent, "text", { x: x + w / 2, y: y + 16, "font-size": SMALL, "text-anchor": "middle",
+    fill: look.ink },
     fitText(sync.broken ? "sum skipped" : "", w, SMALL, look.font));
   return { frame(moment) {
     const there = sync.broken ? 0 : between(moment.combine, 0.55, 0.7);

@@ -31,7 +31,8 @@ function heatPicture(key, array, hue, largest, paper, dashes = true) {
     for (let j = 0; j < cols; j++) {
       const value = array.at(i, j), opacity = opacityOf(value, largest);
       box(j * zoom, i * zoom, zoom - gap, zoom - gap, (ink | (Math.round(255 * opacity) << 24)) >>> 0);
-      if (dashes && value < 0 && zoom >= 6) box(j * zoom + 1, i * zoom + 2, 3, 1, ((opacity > 0.45 ? ground : ink) | 0xff000000) >>> 0);
+      if (dashes && value < 0 && zoom >= 6) box(j * zoom + 1, i * zoom + 2, 3, 1,
+        ((opacity > 0.45 ? ground : ink) | 0xff000000) >>> 0);
     }
   }
   pen.putImageData(image, 0, 0);
@@ -41,8 +42,9 @@ function heatPicture(key, array, hue, largest, paper, dashes = true) {
   return url;
 }
 
-/** An array seen the other way round: stored (out, in) is drawn as Wᵀ, (in, out), where a column cut looks like columns. */
-const transposed = (array) => ({ ...array, rows: array.cols, cols: array.rows, at: (i, j) => array.at(j, i) });
+/** An array the other way round: stored (out, in) is drawn as Wᵀ, (in, out), where a column cut looks like columns. */
+const transposed = (array) => ({ ...array, rows: array.cols, cols: array.rows,
+  at: array.at && ((i, j) => array.at(j, i)) });
 
 /** Rows `from` to `to` of an array. */
-const rowsOf = (array, from, to) => ({ ...array, rows: to - from, at: (i, j) => array.at(i + from, j) });
+const rowsOf = (array, from, to) => ({ ...array, rows: to - from, at: array.at && ((i, j) => array.at(i + from, j)) });

@@ -15,7 +15,8 @@ function wholesOf(kit, wanted, word, upright = false) {
       rects.push({ rank, name: part.name, x: across[0] / wide, w: (across[1] - across[0]) / wide, y: down[0] / tall,
         h: (down[1] - down[0]) / tall });
     }
-    return shape && { label: one.label, shape: upright ? shape : [shape[1], shape[0]], rects: shareCopies(rects), word };
+    return shape && { label: one.label, shape: upright ? shape : [shape[1], shape[0]], rects: shareCopies(rects),
+      word };
   }).filter(Boolean);
 }
 
@@ -71,7 +72,9 @@ function insetInto(parent, kit, wholes, width) {
   };
 }
 
-const INSET_WORDS = { columns: "columns: concatenates", rows: "rows: sums", heads: "columns, by heads", pieces: "columns: concatenates",
+const INSET_WORDS = { columns: "columns: concatenates", rows: "rows: sums", heads: "columns, by heads",
+  pieces: "columns: concatenates",
   answers: "rows: one rank answers" };
 
-const insetWords = (whole) => (new Set(whole.rects.map((rect) => rect.rank)).size < 2 ? "not cut" : INSET_WORDS[whole.word] + (whole.rects.some((rect) => rect.copied) ? ", copies" : ""));
+const insetWords = (whole) => (new Set(whole.rects.map((rect) => rect.rank)).size < 2 ? "not cut"
+  : INSET_WORDS[whole.word] + (whole.rects.some((rect) => rect.copied) ? ", copies" : ""));

@@ -1,13 +1,20 @@
-// What scenes are made with: blocks of this sync's arrays and weights, at a size that fits, in the colours of the theme.
+// What scenes are made with: blocks of this sync's arrays and weights, at a size that fits, in the theme's colours.
 
 const LEVELS = [
-  { name: "grand", vec: 224, row: 18, rows: 14, cell: 8, tall: 112, wide: 224, lead: 40, gate: 144, gutter: 136, label: 36 },
-  { name: "wide", vec: 160, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 120, gutter: 136, label: 36 },
-  { name: "roomy", vec: 128, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 112, gutter: 136, label: 36 },
-  { name: "middle", vec: 104, row: 14, rows: 10, cell: 5, tall: 96, wide: 112, lead: 24, gate: 104, gutter: 128, label: 36 },
-  { name: "small", vec: 88, row: 14, rows: 10, cell: 4, tall: 96, wide: 96, lead: 20, gate: 92, gutter: 120, label: 34 },
-  { name: "tight", vec: 64, row: 12, rows: 10, cell: 3, tall: 96, wide: 80, lead: 16, gate: 84, gutter: 120, label: 32 },
-  { name: "least", vec: 48, row: 12, rows: 8, cell: 2.5, tall: 80, wide: 56, lead: 14, gate: 76, gutter: 118, label: 30 },
+  { name: "grand", vec: 224, row: 18, rows: 14, cell: 8, tall: 112, wide: 224, lead: 40, gate: 144, gutter: 136,
+    label: 36 },
+  { name: "wide", vec: 160, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 120, gutter: 136,
+    label: 36 },
+  { name: "roomy", vec: 128, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 112, gutter: 136,
+    label: 36 },
+  { name: "middle", vec: 104, row: 14, rows: 10, cell: 5, tall: 96, wide: 112, lead: 24, gate: 104, gutter: 128,
+    label: 36 },
+  { name: "small", vec: 88, row: 14, rows: 10, cell: 4, tall: 96, wide: 96, lead: 20, gate: 92, gutter: 120,
+    label: 34 },
+  { name: "tight", vec: 64, row: 12, rows: 10, cell: 3, tall: 96, wide: 80, lead: 16, gate: 84, gutter: 120,
+    label: 32 },
+  { name: "least", vec: 48, row: 12, rows: 8, cell: 2.5, tall: 80, wide: 56, lead: 14, gate: 76, gutter: 118,
+    label: 30 },
 ];
 const OUTLINE_LANES = 5, BARE_LANES = 9;   // from so many ranks on: outlines only; lanes and gate only
 
@@ -20,7 +27,7 @@ function levelFor(level, ranks) {
 
 function sceneKit(model, sync, look, level, know) {
   const ranks = Array.from({ length: model.ranks }, (_, rank) => rank);
-  const kit = { model, sync, look, level, know, ranks, config: model.run.model, alone: ranks.length === 1 };
+  const kit = { model, sync, look, level, know, ranks, config: model.run.model ?? {}, alone: ranks.length === 1 };
   /** The state of a column in words; with one rank alone everything is whole. */
   kit.says = (state) => (kit.alone ? "whole: one rank alone" : state);
   /** The largest magnitude of a slot over all ranks: one scale, so that hues compare. */
@@ -46,8 +53,11 @@ function sceneKit(model, sync, look, level, know) {
 
   /** An array with a row per head: rows of cells up to `most` px wide, few or many positions in the same room. */
   kit.perHead = (slot, rank, o, most = 8) => {
-    const array = kit.slot(slot, rank), room = Math.min(level.vec, 96);
-    return kit.vec(slot, rank, { width: array?.cols ? Math.min(room, array.cols * most) : room / 2, rowHeight: level.rows, ...o });
+    const array = kit.slot(slot, rank), room = Math.min(level.vec, 96), alike = ["q", "k", "v",
+      "heads"];      // one head size
+    const cols = Math.max(...(alike.includes(slot) ? alike : [slot]).map((name) => kit.slot(name, rank)?.cols ?? 0));
+    return kit.vec(slot, rank, { width: array?.cols ? Math.min(room, cols * most) : room / 2, rowHeight: level.rows,
+      ...o });
   };
 
   /** Whether a rank has this slot: false where others have it and it has not, null where nobody has. */
@@ -65,24 +75,25 @@ function sceneKit(model, sync, look, level, know) {
    */
   kit.weights = (wanted, stage, o = {}) => {
     const found = wanted.map((one) => ranks.map((rank) => partOf(model, one.name, one.part, rank, o.upright)));
-    const known = found.flat().filter((part) => part?.array?.rows && part.array.cols);
-    const most = (pick) => Math.max(1, ...known.map(pick));
-    const together = o.beside ? wanted.length : 1;
-    const tall = o.beside === false ? level.tall / wanted.length - 4 : level.tall;
-    const cell = Math.max(0.5, Math.min(level.cell, Math.floor(2 * tall / most((part) => part.array.rows)) / 2));
-    const room = o.wide ?? level.wide;
-    const cols = most((part) => part.array.cols);
-    const narrow = Math.min(Math.max(cell, Math.min(level.cell, 40 / cols)), room / together / cols);
+    const known = found.flat().filter((part) => part?.sides?.rows && part.sides.cols);
+    const most = (pick) => Math.max(1, ...known.map((part) => pick(part.sides))),
+      room = (o.wide ?? level.wide) / (o.beside ? wanted.length : 1);
+    const fit = Math.min(level.cell, level.tall / most((sides) => sides.rows)), cell = fit > 1
+      ? Math.floor(2 * fit) / 2 : fit;
+    const cols = most((sides) => sides.cols), narrow = Math.min(Math.max(cell, Math.min(level.cell, 40 / cols)),
+      room / cols);
     return ranks.map((rank) => wanted.map((one, i) => {
       const part = found[i][rank];
       if (part && part.empty) {
         return wordsBlock(kit, { text: "owns none", state: "empty", rank, stage, width: 72, height: 24, muted: true });
       }
-      const array = part?.array, sizes = array ? { w: array.cols * narrow, h: array.rows * cell }
-        : { w: level.outlines ? 48 : Math.min(64, room / together), h: Math.min(level.tall, 64) };
+      const array = part?.array, sizes = part?.sides ? { w: part.sides.cols * narrow, h: part.sides.rows * cell }
+        : { w: level.outlines ? 48 : Math.min(64, room), h: Math.min(level.tall, 64) };
       return matrixBlock(kit, {
-        ...sizes, array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard", key: `${one.name}|${part?.name}|${rank}`,
-        largest: Math.max(0, ...found[i].map((p) => p?.array?.max ?? 0)), words: array ? "" : one.label,
+        ...sizes, array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard",
+          key: `${one.name}|${part?.name}|${rank}`,
+        largest: Math.max(0, ...found[i].map((p) => p?.array?.max ?? 0)), words: array || level.outlines ? ""
+          : one.label,
         marks: o.marks?.(rank, part), sweeps: o.sweeps,
         whole: part && { name: part.name, label: one.label, shape: part.shape, at: part.at, column: i,
           upright: Boolean(o.upright) },
@@ -95,8 +106,8 @@ function sceneKit(model, sync, look, level, know) {
 }
 
 /**
- * One logical part of a rank's physical array, as Wᵀ (`upright`: as it is stored): {array, name, shape, at, cut},
- * {empty} where the rank owns nothing of it, or null where it isn't known.
+ * One logical part of a rank's physical array, as Wᵀ (`upright`: as it is stored): {array, sides, name, shape, at,
+ * cut}, array null where no numbers were kept, {empty} where the rank owns nothing of it, or null where it isn't known.
  */
 function partOf(model, name, index, rank, upright = false) {
   const weight = model.weight(name, rank);
@@ -108,8 +119,8 @@ function partOf(model, name, index, rank, upright = false) {
   if (part.at.some(([low, high]) => high <= low)) return { ...found, empty: true };
   const before = sizes.slice(0, index).reduce((a, b) => a + b, 0);
   const from = Math.round(weight.rows * before / all), to = Math.round(weight.rows * (before + sizes[index]) / all);
-  const own = rowsOf(weight, from, to);
-  return { ...found, array: upright ? own : transposed(own) };
+  const own = rowsOf(weight, from, to), array = upright ? own : transposed(own);
+  return weight.at ? { ...found, array, sides: array } : { ...found, array: null, sides: array };
 }
 
 const sidesOf = (part, upright) => {

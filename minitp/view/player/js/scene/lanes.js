@@ -6,11 +6,14 @@ function lanesInto(parent, kit, layout) {
   const nodes = layout.lanes.map((lane, rank) => {
     const group = svgNode(parent, "g", {}), middle = lane.h / 2, bare = level.bare;
     moveTo(group, EDGE, lane.y);
-    svgNode(group, "rect", { width: layout.laneWidth, height: lane.h, rx: 6, fill: rankHue(rank), "fill-opacity": 0.07 });
-    const hatch = svgNode(group, "rect", { x: layout.corridor.x - EDGE, y: 0, width: Math.max(0, layout.corridor.w), height: lane.h,
+    svgNode(group, "rect", { width: layout.laneWidth, height: lane.h, rx: 6, fill: rankHue(rank),
+      "fill-opacity": 0.07 });
+    const hatch = svgNode(group, "rect", { x: layout.corridor.x - EDGE, y: 0, width: Math.max(0, layout.corridor.w),
+      height: lane.h,
       fill: `url(#${HATCH})`, opacity: 0 });
     const edge = svgNode(group, "rect", { width: 6, height: lane.h, rx: 3, fill: rankHue(rank) });
-    svgNode(group, "text", { x: 16, y: bare ? middle + 4 : middle - 4, "font-size": bare ? SMALL : LARGE, "font-weight": 600,
+    svgNode(group, "text", { x: 16, y: bare ? middle + 4 : middle - 4, "font-size": bare ? SMALL : LARGE,
+      "font-weight": 600,
       fill: look.ink }, `rank ${rank}`);
     const status = svgNode(group, "text", { x: bare ? 68 : 16, y: bare ? middle + 4 : middle + 14, "font-size": SMALL,
       fill: look.muted }, "");
@@ -34,8 +37,10 @@ function headingsInto(parent, kit, places) {
     const group = svgNode(parent, "g", {});
     moveTo(group, x, top);
     svgNode(group, "text", { x: 0, y: 20, "font-size": LARGE, "font-weight": 600, fill: look.ink },
-      fitText(textWidth(column.symbol, LARGE, look.font, true) > w ? column.short ?? column.symbol : column.symbol, w, LARGE, look.font, true));
-    headingLines(kit, column, w, lines).forEach((line, i) => svgNode(group, "text", { x: 0, y: 36 + 13 * i, "font-size": SMALL,
+      fitText(textWidth(column.symbol, LARGE, look.font, true) > w ? column.short ?? column.symbol : column.symbol, w,
+        LARGE, look.font, true));
+    headingLines(kit, column, w, lines).forEach((line, i) => svgNode(group, "text", { x: 0, y: 36 + 13 * i,
+      "font-size": SMALL,
       fill: look.muted }, line));
     kit.know(group, { kind: "heading", focus: column.focus ?? column.id }, { plain: true });
   }
@@ -54,13 +59,14 @@ function gateHeading(parent, kit, spec, { x, y, w }) {
   const { look, sync } = kit;
   svgNode(parent, "text", { x, y: y + 20, "font-size": LARGE, "font-weight": 600, fill: look.ink },
     fitText(opWords(sync.op), w, LARGE, look.font, true));
-  const count = svgNode(parent, "text", { x, y: y + 36, "font-size": SMALL, fill: look.ink }, "");
+  const count = svgNode(parent, "text", { x, y: y + 36, "font-size": SMALL, "font-weight": 600, fill: look.ink }, "");
   const note = svgNode(parent, "text", { x, y: y + 49, "font-size": SMALL, fill: look.muted }, "");
   const waits = spec.rooted ? `waits for rank ${spec.root}` : "waits for all";
   return { frame(moment) {
     putText(count, fitText(sync.broken ? "skipped" : moment.needed === 1 ? "one rank alone"
-      : `${moment.arrived} of ${moment.needed} arrived`, w, SMALL, look.font));
-    putText(note, fitText(sync.broken ? "nobody waits" : moment.phase < COMBINE && moment.needed > 1 ? waits : spec.gate.word, w, SMALL,
+      : `${moment.arrived} of ${moment.needed} arrived`, w, SMALL, look.font, true));
+    putText(note, fitText(sync.broken ? "nobody waits" : moment.phase < COMBINE && moment.needed > 1 ? waits
+      : spec.gate.word, w, SMALL,
       look.font));
   } };
 }

@@ -43,7 +43,8 @@ function outlineOf(look, state, rank) {
 const fillOf = (look, state, rank) => (state === "whole" ? look.grey : rankHue(rank));
 
 /** Magnitude as opacity. A little above 0 stays visible: a cell that is there is not the same as no cell. */
-const opacityOf = (value, largest) => (largest > 0 ? 0.07 + 0.93 * Math.min(1, Math.abs(value) / largest) ** 0.8 : 0.07);
+const opacityOf = (value, largest) => (largest > 0 ? 0.07 + 0.93 * Math.min(1, Math.abs(value) / largest) ** 0.8
+  : 0.07);
 
 function hatchPattern(parent, look) {
   const pattern = svgNode(parent, "pattern", {

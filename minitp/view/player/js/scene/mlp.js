@@ -12,7 +12,8 @@ function mlpScene(kit) {
         shape: `${config.hidden} × ${shares}`, state: kit.says("shard: own columns"),
         lanes: first.map((blocks) => stackOf(blocks, 8, true)) },
       { id: "h", symbol: config.gated ? `h = ${act}(gate) · up` : `h = ${act}(up)`, short: "h", lead: "→", focus: "h",
-        shape: `${tokens} × ${shares}`, state: kit.says("shard: final entries"), lanes: kit.ranks.map((rank) => hiddenBlock(kit, rank, 1)) },
+        shape: `${tokens} × ${shares}`, state: kit.says("shard: final entries"),
+          lanes: kit.ranks.map((rank) => hiddenBlock(kit, rank, 1)) },
       { id: "down", symbol: "W down", lead: "×", focus: "weights", shape: `${shares} × ${config.hidden}`,
         state: kit.says("shard: own rows"), lanes: down.map((blocks) => stackOf(blocks)) },
       partialColumn(kit, "y", 3),
@@ -27,7 +28,8 @@ function mlpNames(kit) {
   const site = `layers.${kit.sync.layer}.mlp`, gated = kit.config.gated;
   return {
     first: gated ? [{ name: `${site}.gate_up.weight`, part: 0, label: "W gate" },
-      { name: `${site}.gate_up.weight`, part: 1, label: "W up" }] : [{ name: `${site}.up.weight`, part: 0, label: "W up" }],
+      { name: `${site}.gate_up.weight`, part: 1, label: "W up" }] : [{ name: `${site}.up.weight`, part: 0,
+        label: "W up" }],
     down: [{ name: `${site}.down.weight`, part: 0, label: "W down" }],
   };
 }

@@ -5,22 +5,30 @@ const CHIP = 22;
 /** Sizes for one lane in `width` px. */
 function narrowLevel(width) {
   const wide = width >= 640;
-  return { name: "narrow", vec: wide ? 192 : 136, row: 16, rows: 12, cell: wide ? 6 : 4, tall: wide ? 112 : 96, wide: wide ? 224 : 136,
+  return { name: "narrow", vec: wide ? 192 : 136, row: 16, rows: 12, cell: wide ? 6 : 4, tall: wide ? 112 : 96,
+    wide: wide ? 224 : 136,
     lead: 28, gate: width - 2 * GRID, gutter: 0, label: 34, narrow: true };
 }
 
 function narrowPicture(svg, kit, spec, layout, o) {
-  const { width } = layout, rank = Math.min(kit.ranks.length - 1, Math.max(0, Math.trunc(o.state.lane) || 0)), inner = width - 32;
-  const ground = svgNode(svg, "g", {}), heads = svgNode(svg, "g", {}), others = svgNode(svg, "g", {}), leaves = [], fading = [];
+  const { width } = layout, rank = Math.min(kit.ranks.length - 1, Math.max(0, Math.trunc(o.state.lane) || 0)),
+    inner = width - 32;
+  const ground = svgNode(svg, "g", {}), heads = svgNode(svg, "g", {}), others = svgNode(svg, "g", {}), leaves = [],
+    fading = [];
   const status = chipsInto(heads, kit, rank, width);
-  const top = status.bottom + GRID, flow = flowInto(svg, heads, kit, spec.columns, spec.rooted ? spec.root : rank, { x: 20, y: top, w: inner - 4 }, leaves, fading);
-  const lane = svgNode(ground, "rect", { x: EDGE, y: top - GRID / 2, width: width - 2 * EDGE, height: flow.bottom - top + GRID, rx: 6,
+  const top = status.bottom + GRID, flow = flowInto(svg, heads, kit, spec.columns, spec.rooted ? spec.root : rank,
+    { x: 20, y: top, w: inner - 4 }, leaves, fading);
+  const lane = svgNode(ground, "rect", { x: EDGE, y: top - GRID / 2, width: width - 2 * EDGE, height: flow.bottom - top
+    + GRID, rx: 6,
     fill: rankHue(rank), "fill-opacity": 0.07 });
-  const edge = svgNode(ground, "rect", { x: EDGE, y: top - GRID / 2, width: 6, height: flow.bottom - top + GRID, rx: 3, fill: rankHue(rank) });
-  const hatch = svgNode(ground, "rect", { x: EDGE + 6, y: flow.bottom - GRID, width: width - 2 * EDGE - 12, height: GRID, fill: `url(#${HATCH})`,
+  const edge = svgNode(ground, "rect", { x: EDGE, y: top - GRID / 2, width: 6, height: flow.bottom - top + GRID, rx: 3,
+    fill: rankHue(rank) });
+  const hatch = svgNode(ground, "rect", { x: EDGE + 6, y: flow.bottom - GRID, width: width - 2 * EDGE - 12,
+    height: GRID, fill: `url(#${HATCH})`,
     opacity: 0 });
   const bandTop = flow.bottom + GRID, gateHead = gateHeading(heads, kit, spec, { x: 16, y: bandTop, w: inner });
-  const fan = spec.gate.kind === "fan", places = bandPlaces(kit, spec, { x: GRID, y: bandTop + 60, w: width - 2 * GRID });
+  const fan = spec.gate.kind === "fan", places = bandPlaces(kit, spec, { x: GRID, y: bandTop + 60,
+    w: width - 2 * GRID });
   const gateGroup = svgNode(svg, "g", {});
   const resultTop = (fan ? bandTop + 60 : places.frame.y + places.frame.h) + GRID;
   const end = flowInto(svg, heads, kit, [spec.result], rank, { x: 20, y: resultTop, w: inner - 4 }, leaves, fading);
@@ -33,7 +41,8 @@ function narrowPicture(svg, kit, spec, layout, o) {
   const blocks = leavesFrame(kit, spec, leaves, fading);
   const from = kit.ranks.map((r) => (r === rank && !fan ? firstPlace(spec.columns.at(-1).lanes[r]) : null));
   const to = kit.ranks.map((r) => (r === rank ? firstPlace(spec.result.lanes[r]) : null));
-  return { height: below.bottom + GRID, areas: [...below.areas, { focus: "gate", x: GRID / 2, y: bandTop, w: width - GRID,
+  return { height: below.bottom + GRID, areas: [...below.areas, { focus: "gate", x: GRID / 2, y: bandTop,
+    w: width - GRID,
     h: resultTop - bandTop - GRID / 2 }], frame(moment, lit) {
     const opacity = between(moment.cut, 0.5, 1);
     for (const node of [lane, edge]) put(node, "opacity", opacity);
@@ -54,9 +63,11 @@ function narrowPicture(svg, kit, spec, layout, o) {
 function chipsInto(parent, kit, shown, width) {
   const { look, sync, ranks } = kit;
   svgNode(parent, "text", { x: 16, y: 20, "font-size": LARGE, "font-weight": 600, fill: look.ink }, `rank ${shown}`);
-  const own = svgNode(parent, "text", { x: 16 + textWidth(`rank ${shown}`, LARGE, look.font, true) + 10, y: 20, "font-size": SMALL,
+  const own = svgNode(parent, "text", { x: 16 + textWidth(`rank ${shown}`, LARGE, look.font, true) + 10, y: 20,
+    "font-size": SMALL,
     fill: look.muted }, "");
-  const others = ranks.filter((rank) => rank !== shown), perRow = Math.max(1, Math.floor((width - 24) / 168)), w = (width - 24) / perRow;
+  const others = ranks.filter((rank) => rank !== shown), perRow = Math.max(1, Math.floor((width - 24) / 168)),
+    w = (width - 24) / perRow;
   const chips = others.map((rank, i) => {
     const group = svgNode(parent, "g", {});
     moveTo(group, 12 + (i % perRow) * w, 30 + Math.floor(i / perRow) * CHIP);
@@ -99,19 +110,24 @@ function flowInto(parent, heads, kit, columns, rank, area, leaves, fading) {
 
 /** Where the parts of the band stand: a slot for every rank side by side, the foot below them. */
 function bandPlaces(kit, spec, area) {
-  const p = kit.ranks.length, perRow = Math.min(p, Math.max(1, Math.floor(area.w / 76))), rows = Math.ceil(p / perRow), pad = 8;
+  const p = kit.ranks.length, perRow = Math.min(p, Math.max(1, Math.floor(area.w / 76))), rows = Math.ceil(p / perRow),
+    pad = 8;
   const w = area.w - 2 * pad, step = w / perRow, share = w / p, foot = area.y + pad + rows * (TERM_HIGH + 8) + 4;
-  const slots = kit.ranks.map((rank) => ({ x: area.x + pad + (rank % perRow) * step + 2, y: area.y + pad + Math.floor(rank / perRow) * (TERM_HIGH + 8),
+  const slots = kit.ranks.map((rank) => ({ x: area.x + pad + (rank % perRow) * step + 2, y: area.y + pad
+    + Math.floor(rank / perRow) * (TERM_HIGH + 8),
     w: step - (perRow > 1 ? 16 : 4), h: TERM_HIGH }));
-  const piece = (rank) => ({ x: area.x + pad + rank * share, y: foot, w: share - 2, h: TERM_HIGH });
+  const piece = (rank) => ({ x: area.x + pad + rank * share, y: foot, w: Math.max(1, share - 2), h: TERM_HIGH });
   const whole = () => ({ x: area.x + pad, y: foot, w, h: TERM_HIGH });
   return {
-    frame: { x: area.x, y: area.y, w: area.w, h: foot + TERM_HIGH + pad - area.y }, line: { x: area.x, y: foot - 5, w: area.w }, slots,
-    meet: slots.map((slot, rank) => ({ ...slot, x: spec.gate.kind === "sum" || spec.gate.kind === "cut" ? area.x + area.w / 2 - slot.w / 2
+    frame: { x: area.x, y: area.y, w: area.w, h: foot + TERM_HIGH + pad - area.y }, line: { x: area.x, y: foot - 5,
+      w: area.w }, slots,
+    meet: slots.map((slot, rank) => ({ ...slot, x: spec.gate.kind === "sum" || spec.gate.kind === "cut" ? area.x
+      + area.w / 2 - slot.w / 2
       : piece(rank).x, y: foot })),
     leave: kit.ranks.map(spec.gate.kind === "cut" ? piece : whole), foot: { x: area.x + pad, y: foot, w }, share,
     from: slots.map((slot) => ({ ...slot, y: slot.y - 28 })), to: slots.map((slot) => ({ ...slot, y: foot + 40 })),
-    plus: kit.ranks.slice(1).filter((rank) => rank % perRow).map((rank) => ({ x: slots[rank].x - 8, y: slots[rank].y + 17 })),
+    plus: kit.ranks.slice(1).filter((rank) => rank % perRow).map((rank) => ({ x: slots[rank].x - 8, y: slots[rank].y
+      + 17 })),
   };
 }
 

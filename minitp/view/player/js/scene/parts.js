@@ -3,8 +3,10 @@
 const tokensOf = (kit) => (kit.sync.shape.length > 1 ? kit.sync.shape.at(-2) : 1);
 
 function xColumn(kit, o = {}) {
-  const { ranks, config } = kit, state = o.state ?? "whole";
-  return { id: "x", symbol: o.symbol ?? "x", shape: o.shape ?? `${o.tokens ?? tokensOf(kit)} × ${config.hidden}`,
+  const { ranks, config } = kit, state = o.state ?? "whole", tokens = o.tokens ?? tokensOf(kit), shown = kit.slot("x",
+    0)?.rows ?? tokens;
+  return { id: "x", symbol: o.symbol ?? "x",
+    shape: o.shape ?? `${tokens} × ${config.hidden}${shown < tokens ? ", last row" : ""}`,
     state: o.words ?? "whole: after the norm", focus: "x",
     lanes: ranks.map((rank) => kit.vec(o.slot ?? "x", rank, { state, stage: 0, symbol: o.symbol ?? "x" })) };
 }
@@ -16,7 +18,8 @@ function shareSizes(kit, wanted, axis) {
     return part && part.at[axis][1] - part.at[axis][0];
   }).filter((size) => Number.isInteger(size));
   const different = [...new Set(sizes)];
-  return different.length > 3 ? `${Math.min(...different)}–${Math.max(...different)}` : different.join(" or ") || "its part";
+  return different.length > 3 ? `${Math.min(...different)}–${Math.max(...different)}` : different.join(" or ")
+    || "its part";
 }
 
 /** What a rank that owns nothing of a layer has to show. */
@@ -28,7 +31,8 @@ function partialColumn(kit, symbol, stage, o = {}) {
   const { sync, ranks } = kit;
   return { id: "partial", symbol: `${symbol} partial`, lead: "→", shape: shapeWords(sync.shape), focus: "partial",
     state: kit.says("partial: not the answer yet"), ...o,
-    lanes: ranks.map((rank) => kit.vec("in", rank, { state: "partial", stage, symbol: `partial ${symbol}`, kind: "term" })) };
+    lanes: ranks.map((rank) => kit.vec("in", rank, { state: "partial", stage, symbol: `partial ${symbol}`,
+      kind: "term" })) };
 }
 
 /** The last column before pieces are laid side by side: each rank's is final, and only a part. */
@@ -49,24 +53,28 @@ function sumEnd(kit, symbol) {
     streams ? labelled(kit, symbol, out(rank), 32) : out(rank),
     streams && labelled(kit, "+ x", kit.vec("residual", rank, { state: "whole", when: after(0, 0.4),
       symbol: "the stream before" }), 32),
-    streams && labelled(kit, "= x′", kit.vec("next", rank, { state, when: after(0.4, 0.8), symbol: "the stream after" }), 32),
+    streams && labelled(kit, "= x′", kit.vec("next", rank, { state, when: after(0.4, 0.8),
+      symbol: "the stream after" }), 32),
   ].slice(0, level.outlines ? 1 : 3);
   return {
     gate: { kind: "sum", slot: "in", symbol, word: "adds" },
-    result: { id: "result", symbol: streams && !level.outlines ? `${symbol}, then the residual` : symbol, short: symbol, focus: "result",
-      shape: shapeWords(sync.shape), state: broken ? "its own partial, taken for the whole" : "whole: same on every rank",
+    result: { id: "result", symbol: streams && !level.outlines ? `${symbol}, then the residual` : symbol,
+      short: symbol, focus: "result",
+      shape: shapeWords(sync.shape), state: broken ? "its own partial, taken for the whole"
+        : "whole: same on every rank",
       lanes: ranks.map((rank) => stackOf(rows(rank), 6)) },
     feeds: feedsWords(kit),
   };
 }
 
-/** After an all-gather: the whole on every rank, or what stands `instead(rank)`; `extra(rank)` is another block below it. */
+/** After an all-gather: the whole on every rank, or what stands `instead(rank)`; `extra(rank)` stands below it. */
 function concatEnd(kit, symbol, o = {}) {
   const { sync, ranks } = kit;
   return {
     gate: { kind: "concat", slot: "in", symbol, word: "lays side by side" },
     result: { id: "result", symbol, focus: "result", shape: shapeWords(sync.shape), state: "whole: same on every rank",
-      lanes: ranks.map((rank) => stackOf([o.instead?.(rank) ?? kit.vec("out", rank, { state: "whole", when: (at) => at.release, symbol,
+      lanes: ranks.map((rank) => stackOf([o.instead?.(rank) ?? kit.vec("out", rank, { state: "whole",
+        when: (at) => at.release, symbol,
         kind: "out", owners: true }), o.extra?.(rank)], 6)) },
     feeds: feedsWords(kit),
   };

@@ -1,6 +1,6 @@
 // What lies under the pointer: which array, which element, its value; and the note that says so.
 
-/** Listen to the pointer on `svg`: {know(node, what, box), end()}. `what` goes to host.hover and, clicked, to host.pin. */
+/** Listen to the pointer on `svg`: {know(node, what, box), end()}. `what` goes to host.hover, clicked to host.pin. */
 function pointerInto(svg, host, latest) {
   const known = new WeakMap();
   let hovered = null;
@@ -24,7 +24,8 @@ function pointerInto(svg, host, latest) {
   const click = (event) => {
     const what = whatAt(event);
     if (what?.kind === "gate") host.open?.(latest());
-    else if (what && what.kind !== "heading") host.pin?.({ kind: what.kind, rank: what.rank, index: what.index, name: what.name, slot: what.slot });
+    else if (what && what.kind !== "heading") host.pin?.({ kind: what.kind, rank: what.rank, index: what.index,
+      name: what.name, slot: what.slot });
   };
   const listeners = { pointermove: over, pointerleave: leave, click };
   for (const name in listeners) svg.addEventListener(name, listeners[name]);
@@ -36,7 +37,8 @@ function pointerInto(svg, host, latest) {
   };
 }
 
-const sameWhat = (a, b) => a === b || Boolean(a && b && ["kind", "rank", "name", "slot", "index", "row"].every((key) => a[key] === b[key]));
+const sameWhat = (a, b) => a === b || Boolean(a && b && ["kind", "rank", "name", "slot", "index",
+  "row"].every((key) => a[key] === b[key]));
 
 /** `what` with the element under the pointer, and the lines of its note. */
 function elementAt({ what, box }, node, event) {
@@ -55,7 +57,8 @@ function elementAt({ what, box }, node, event) {
 function elementLines(what, array) {
   const value = array.at(what.row, what.index), at = array.rows > 1 ? `${what.row}, ${what.index}` : what.index;
   const number = numberWords(value, decimalsFor([value]));
-  const exact = array.kind === "f32" ? `${what.symbol}[${at}] = ${number}` : `${what.symbol}: largest magnitude of block [${at}] is ${number}`;
+  const exact = array.kind === "f32" ? `${what.symbol}[${at}] = ${number}`
+    : `${what.symbol}: largest magnitude of block [${at}] is ${number}`;
   return [exact, shapeLine(what)];
 }
 
@@ -68,9 +71,11 @@ function shapeLine(what) {
 function tipInto(svg, kit, width, height) {
   const { look } = kit, group = svgNode(svg, "g", { "pointer-events": "none", opacity: 0 });
   const ground = svgNode(group, "rect", { rx: 4, width: 0, height: 42, fill: look.paper, stroke: look.border });
-  const texts = [0, 1].map((i) => svgNode(group, "text", { x: 8, y: 17 + 16 * i, "font-size": SMALL, fill: i ? look.muted : look.ink }, ""));
+  const texts = [0, 1].map((i) => svgNode(group, "text", { x: 8, y: 17 + 16 * i, "font-size": SMALL, fill: i
+    ? look.muted : look.ink }, ""));
   return { frame(hover) {
-    const lines = Array.isArray(hover?.lines) ? hover.lines.slice(0, 2).map((line) => fitText(line, width - 32, SMALL, look.font)) : [];
+    const lines = Array.isArray(hover?.lines) ? hover.lines.slice(0, 2).map((line) => fitText(line, width - 32, SMALL,
+      look.font)) : [];
     const w = 16 + Math.max(0, ...lines.map((line) => textWidth(line, SMALL, look.font)));
     put(group, "opacity", lines.length ? 1 : 0);
     texts.forEach((text, i) => putText(text, lines[i] ?? ""));
@@ -83,8 +88,10 @@ function tipInto(svg, kit, width, height) {
 
 /** A frame around what a tour card speaks of: {frame(focus)}. `areas`: [{focus, x, y, w, h}]. */
 function focusInto(svg, kit, areas) {
-  const nodes = areas.map((area) => svgNode(svg, "rect", { x: area.x, y: area.y, width: Math.max(0, area.w), height: Math.max(0, area.h), rx: 6,
-    fill: "none", stroke: kit.look.ink, "stroke-width": 2, "stroke-opacity": 0.6, "pointer-events": "none", opacity: 0 }));
+  const nodes = areas.map((area) => svgNode(svg, "rect", { x: area.x, y: area.y, width: Math.max(0, area.w),
+    height: Math.max(0, area.h), rx: 6,
+    fill: "none", stroke: kit.look.ink, "stroke-width": 2, "stroke-opacity": 0.6, "pointer-events": "none",
+      opacity: 0 }));
   return { frame(focus) {
     nodes.forEach((node, i) => put(node, "opacity", focus && areas[i].focus === focus ? 1 : 0));
   } };
