@@ -2,6 +2,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ NAMES = ("player", "reduce", "initialState", "timeOf", "placeAt", "moments", "ad
          "decodePlay", "passNs", "RANK_HUES", "createScene", "readTheme", "momentOf", "colorParts")
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """One browser for all tests."""
+@contextmanager
+def launched() -> Iterator[Any]:
+    """The system's Chromium, driven by playwright."""
     if find_spec("playwright") is None:
         missing("playwright: pip install 'minitp[test]'")
     found = next(filter(None, map(shutil.which, CHROMIUM)), None)
@@ -35,6 +36,13 @@ def chromium() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests."""
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture

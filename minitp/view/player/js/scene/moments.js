@@ -43,9 +43,9 @@ function momentOf(sync, state) {
   };
 }
 
-/** Whether a rank stands at the gate and others are missing. */
+/** Whether a rank stands at the gate and has to wait, until the collective begins. */
 const isWaiting = (sync, moment, rank) => moment.phase === ARRIVING && moment.ranks[rank].arrived && !sync.broken
-  && moment.arrived < moment.needed && moment.ranks[rank].wait > 0;
+  && moment.ranks[rank].wait > 0;
 
 /** A rank's state in a few words. */
 function statusOf(sync, moment, rank) {
