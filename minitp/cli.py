@@ -126,7 +126,7 @@ def generate(
         seed: Annotated[int, opt("The same seed gives the same text at any number of ranks.", panel=DRAW)] = 0,
         show_comm: Annotated[bool, opt("Print every sync point as it happens.", "--show-comm", panel=RECORD)] = False,
         trace: Annotated[str | None, opt("Write the record of every collective.", metavar="FILE", panel=RECORD)] = None,
-        values: Annotated[bool, opt("Keep the arrays in the trace, large ones as maxima.", "--values",
+        values: Annotated[bool, opt("Keep arrays and weights in the trace, large ones as maxima.", "--values",
                                     panel=RECORD)] = False,
         breaks: Annotated[list[str] | None, opt("Skip the all-reduce at a site on purpose: layers.3.mlp.down, "
                                                 "'*.mlp.down'. Every rank takes its partial sum for the whole.",

@@ -16,6 +16,7 @@ from minitp.launcher.manager import LONGEST_PROMPT, RunManager, RunRequest
 from minitp.launcher.mpiexec import no_mpi
 from minitp.tokenizer import ByteTokenizer
 from minitp.trace import Trace
+from minitp.trace.summary import broken_sites
 from tests.needs import missing
 
 ROOT = Path(__file__).parents[1]
@@ -182,6 +183,13 @@ def test_no_run_outlives_its_server(runs, world, end):
         server.kill()
         server.wait()
         server.stdout.close()
+
+
+def test_a_run_can_be_broken_on_purpose(manager, runs):
+    run = manager.start(replace(THREADS, broken="*.mlp.down", values=False))
+    assert manager.wait(30) and run.state == "done", run.log
+    assert broken_sites(Trace.read(runs / run.trace)) == ["layers.0.mlp.down", "layers.1.mlp.down"]
+    assert run.sync_points == 4 * (6 - 2)                           # the skipped ones are none
 
 
 def test_only_one_of_many_starts_at_once(manager, runs):

@@ -66,7 +66,8 @@ def test_a_wheel_carries_the_lessons(tmp_path):
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True)
     names = zipfile.ZipFile(next(tmp_path.glob("minitp-*.whl"))).namelist()
-    assert {"minitp/cli.py", "minitp/_lessons/mpi/1_scatter_the_weights.py"} <= set(names)
+    assert {"minitp/cli.py", "minitp/_lessons/mpi/1_scatter_the_weights.py",
+            "minitp/view/traces/tiny-4-ranks.json.gz", "minitp/view/traces/smollm2-3-ranks.json.gz"} <= set(names)
     assert not [name for name in names if name.startswith("tests/")]
 
 

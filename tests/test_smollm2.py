@@ -56,6 +56,16 @@ def generate(*words: str) -> dict:
     return json.loads(ended.stdout)
 
 
+@pytest.mark.slow
+def test_with_the_sums_of_the_mlps_skipped_the_text_is_what_the_readme_says():
+    prompt = "The capital of France is"
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    got = generate(prompt, "--ranks", "3", "--world", "threads", "--max-tokens", "3", "--break", "*.mlp.down")
+    assert f'the capital of France is "{got["text"]}"' in readme and got["sync_points_per_token"] == 32
+    one = generate(prompt, "--ranks", "3", "--world", "threads", "--max-tokens", "3", "--break", "layers.15.mlp.down")
+    assert one["text"].startswith(" Paris") and one["sync_points_per_token"] == 61     # one of 30 is survived
+
+
 def check_generation(tmp_path: Path, ranks: int, world: str, prompt: str) -> None:
     file, trace = tmp_path / "logits.npy", tmp_path / "trace.json.gz"
     ids = ",".join(map(str, REFERENCE[f"{prompt}_prompt"]))

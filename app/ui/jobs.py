@@ -31,7 +31,7 @@ def _draw(run: Run, mine: bool) -> None:
     with st.container(border=True):
         st.markdown(f"{ICONS.get(run.state, ':material/progress_activity:')} **{STATES[run.state]}** · {request.model} "
                     f"on {count(request.ranks, 'rank')} ({request.world}), started at {run.began:%H:%M:%S}"
-                    + ("" if mine else " **in another window**"))
+                    + ("" if mine else " (from another tab, or from this one before it was reloaded)"))
         if run.going_on and not mine:
             st.caption("One run at a time: you can watch this one, or stop it.")
         _numbers(run)

@@ -11,9 +11,13 @@ _MARKS = set("\\`*_{}[]()<>#+-.!|~:$&^=\"'/@")
 _LEGIBLE = '<style>.stPlotlyChart text[style*="rgb(128, 132, 149)"] {fill: currentColor !important}</style>'
 
 
+# Streamlit leaves 6rem above the title, which pictures need
+_ROOM = "<style>.stMainBlockContainer {padding-top: 3.75rem}</style>"
+
+
 def begin(title: str, lead: str) -> None:
     """The title and one sentence that says what the page shows. Both are minitp's own words, in Markdown."""
-    st.html(_LEGIBLE)
+    st.html(_LEGIBLE + _ROOM)
     st.title(title, anchor=False)
     st.markdown(lead)
 

@@ -4,7 +4,7 @@ What is opened is what is shown: an upload is a line of the list with its digest
 """
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import streamlit as st
@@ -12,11 +12,12 @@ import streamlit as st
 from minitp.errors import FileFormatError
 from minitp.runs import RunFile, listed, runs_folder, samples, title_of
 from minitp.trace import Timeline, Trace
-from minitp.trace.show import crowded
+from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.wording import count, plain, size
 from ui import page
 
 UPLOAD_TEXT = 32 * 2**20               # bytes of JSON text that an uploaded file may hold when unpacked
+DIGITS = 12                            # of the digest that is shown
 _CHOSEN, _UPLOAD, _LIST = "_run", "_upload", "_run_list"
 
 
@@ -112,7 +113,7 @@ def _open(choice: RunFile | Upload) -> Opened | None:
             opened: Opened | None = Opened(choice.name, trace, timeline, digest)
         else:
             opened = choice.opened
-    except FileFormatError as error:
+    except (FileFormatError, OSError) as error:            # it may also have been deleted meanwhile
         page.problem("This run can't be opened.", str(error))
         return None
     if opened is None:
@@ -124,13 +125,9 @@ def _open(choice: RunFile | Upload) -> Opened | None:
 @st.cache_resource(max_entries=3, show_spinner="Reading the trace …")
 def _read(path: Path, modified: int, size: int) -> tuple[Trace, Timeline, str]:
     """A trace file, parsed and checked once for all sessions; nobody changes it. The arguments are the key."""
-    digest = _digest(path.read_bytes())
     trace = Trace.read(path)
-    return trace, Timeline.of(trace), digest
-
-
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()[:12]
+    with path.open("rb") as file:
+        return trace, Timeline.of(trace), file_digest(file, "sha256").hexdigest()[:DIGITS]
 
 
 # --- uploads --------------------------------------------------------------------------------------------------------
@@ -150,7 +147,7 @@ def _take_upload() -> None:
 
 
 def _uploaded(name: str, data: bytes) -> Upload:
-    digest = _digest(data)
+    digest = sha256(data).hexdigest()[:DIGITS]
     try:
         trace = Trace.parse(data, UPLOAD_TEXT)
         return Upload(name, digest, Opened(plain(name, 60), trace, Timeline.of(trace), digest))
@@ -171,11 +168,10 @@ def _banners(trace: Trace) -> None:
     if crowded(trace):
         st.warning(f"**{count(run['ranks'], 'rank')} shared {count(run['cores'], 'core')} in this run: its waits show "
                    "the scheduler taking turns, not a network.**", icon=":material/groups:")
-    broken = run.get("broken")
-    if isinstance(broken, list) and broken:
+    if broken := broken_sites(trace):
         st.warning("**This run was broken on purpose:** ranks took their partial sums for the whole at the places "
                    "below, so its text is wrong.", icon=":material/heart_broken:")
-        st.text("\n".join(plain(site, 80) for site in broken[:20]))
+        st.text("\n".join([*broken[:20], *[f"and {len(broken) - 20:,} more"] * (len(broken) > 20)]))
 
 
 def _nothing_yet() -> None:

@@ -1,4 +1,4 @@
-"""The player as a component of the page. Defined once, when this module is imported: doing so again would replace it."""
+"""The player as a component of the page. Defined once, when this module is imported: again would replace it."""
 from typing import Any
 
 import streamlit as st

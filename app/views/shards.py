@@ -59,7 +59,7 @@ def one_tensor(placement: Placement, trace: Trace | None, item_bytes: int) -> No
         st.session_state["shard tensor"] = first
     name = st.selectbox("Parameter", names, key="shard tensor")
     parameter = placement.parameter(name)
-    drawn = picture(placement, parameter, kept_pieces(trace, name) if trace else None)
+    drawn = picture(placement, parameter, kept_pieces(trace, placement, parameter) if trace else None)
     st.text(sentence(placement, parameter))
     page.chart(tensor_figure(drawn), alt=tensor_words(drawn), rows=band_rows(placement, parameter, item_bytes),
                key="shard picture")
@@ -68,8 +68,8 @@ def one_tensor(placement: Placement, trace: Trace | None, item_bytes: int) -> No
         st.caption("The deeper the color, the larger the number"
                    + (f"; {more}." if drawn.signed or drawn.blocks else "."))
     else:
-        st.caption("No numbers of it are on record: a run that loads by scatter and keeps values has them "
-                   "(`minitp generate --load scatter --values`).")
+        st.caption("No numbers of it are on record: a run that keeps values has them, on its own ranks "
+                   "(`minitp generate --values --trace FILE`).")
 
 
 def main() -> None:

@@ -54,21 +54,19 @@ def _window(opened: Opened) -> dict[str, Any]:
 
 def _seek(opened: Opened, play: dict[str, Any]) -> dict[str, Any]:
     """Where the player is to go: what the address asks for, once; clamped to the play, with a word."""
-    asked = tuple(st.query_params.get(key) for key in STATE_KEYS)
-    before = st.session_state.get("_sought")
-    if before is not None and before["digest"] != opened.digest:          # another run: those places are not in it
-        _forget_place()
-        asked = (None,) * len(STATE_KEYS)
-    elif before is not None and asked in (before["asked"], (None,) * len(STATE_KEYS)):
+    before, shown = st.session_state.get("_sought"), (opened.digest, play["run"]["window"]["first"])
+    if before is not None and before["shown"] != shown and before["asked"] == _asked():
+        for key in STATE_KEYS:                              # another run or part of it: that place is not in it
+            st.query_params.pop(key, None)
+    elif before is not None and before["shown"] == shown and _asked() in (before["asked"], (None,) * len(STATE_KEYS)):
         return before["seek"]
     seek = {"n": 0 if before is None else before["seek"]["n"] + 1} | _place(play)
-    st.session_state["_sought"] = {"digest": opened.digest, "asked": asked, "seek": seek}
+    st.session_state["_sought"] = {"shown": shown, "asked": _asked(), "seek": seek}
     return seek
 
 
-def _forget_place() -> None:
-    for key in STATE_KEYS:
-        st.query_params.pop(key, None)
+def _asked() -> tuple[str | None, ...]:
+    return tuple(st.query_params.get(key) for key in STATE_KEYS)
 
 
 def _place(play: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +103,7 @@ def _write_place(play: dict[str, Any], sync: int) -> None:
     at, passes = play["syncs"]["pass"][sync], play["passes"]
     st.query_params["token"] = str(play["run"]["window"]["first"] + at)
     st.query_params["sync"] = str(sync - passes["first"][at])
-    st.session_state["_sought"]["asked"] = tuple(st.query_params.get(key) for key in STATE_KEYS)
+    st.session_state["_sought"]["asked"] = _asked()
 
 
 def _details(said: dict[str, Any]) -> None:
@@ -144,8 +142,8 @@ def _break_it(reader: PlayReader) -> None:
     """How to see what a sync point is for: a run without it."""
     sites = list(dict.fromkeys(sync.site for sync in map(reader.sync, range(reader.n)) if sync.before == "partial"))
     with st.expander("Break it"):
-        st.markdown("A rank that does not wait for the sum takes its own partial sum for the whole answer. Leave out the "
-                    "all-reduce of one site and watch the text turn to garbage:")
+        st.markdown("A rank that does not wait for the sum takes its own partial sum for the whole answer. Leave out "
+                    "the all-reduce of one site and watch the text turn to garbage:")
         site = st.selectbox("Leave out the sum at", sites, key="break_site") if sites else None
         st.code(f"minitp generate --break {shlex.quote(site or 'layers.0.mlp.down')} --trace broken.json.gz "
                 '"The capital of France is"', language="bash", wrap_lines=True)

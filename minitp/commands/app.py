@@ -27,8 +27,8 @@ def serve(port: int | None, browser: bool, runs: Path | None) -> None:
         if not runs.expanduser().is_dir():
             raise ConfigError(f"--runs {runs}: there is no such folder")
         os.environ["MINITP_RUNS"] = str(runs.expanduser().resolve())
-    command = [*python_command(), "-m", "streamlit", "run", str(main), f"--server.port={free_port(port)}",
-               f"--server.headless={'false' if browser else 'true'}"]
+    command = [*python_command(), "-m", "minitp.commands.app_server", "run", str(main),
+               f"--server.port={free_port(port)}", f"--server.headless={'false' if browser else 'true'}"]
     sys.stdout.flush()
     os.execv(command[0], command)
 

@@ -233,4 +233,4 @@ def _pieces(session: Session, rows: Sequence[Sequence[int]]) -> list[list[str]]:
 
 
 def _piece(tokenizer: "ByteTokenizer", token: int) -> str:
-    return tokenizer.token_bytes(token).decode(errors="replace")
+    return tokenizer.token_bytes(token).decode(errors="backslashreplace")

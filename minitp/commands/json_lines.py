@@ -26,7 +26,7 @@ class JsonLines:
 
     def step(self, index: int, tokens: Sequence[int | None], texts: Sequence[str]) -> None:
         for event in self.recorder.events[self._seen:]:
-            if event.plane == "data" and event.phase != "load":
+            if event.plane == "data" and event.phase != "load" and not event.broken:
                 self._syncs, self._payload = self._syncs + 1, self._payload + event.payload
         self._seen = len(self.recorder.events)
         self.write({"step": index, "tokens": list(tokens), "texts": list(texts), "sync_points": self._syncs,

@@ -14,7 +14,7 @@ from minitp.errors import ConfigError
 from minitp.trace.file import Trace
 from minitp.trace.schema import CHECK, MESSAGES
 from minitp.trace.timeline import Span, Sync, Timeline
-from minitp.trace.wording import kind_of_site
+from minitp.trace.wording import kind_of_site, plain
 
 BY = ("phase", "token", "site", "reason", "op", "rank")
 TAIL = "(after the last sync)"
@@ -88,6 +88,12 @@ def working_phases(timeline: Timeline) -> list[str]:
     trace = timeline.trace
     data = trace.words("plane") != "control"
     return list(dict.fromkeys(trace.words("phase")[data].tolist()))
+
+
+def broken_sites(trace: Trace) -> list[str]:
+    """The sites whose sync was skipped on purpose, in order, as plain words."""
+    sites = trace.words("site")[np.flatnonzero(trace.events["broken"])].tolist()
+    return list(dict.fromkeys(plain(site) for site in sites))
 
 
 def crowded(trace: Trace) -> bool:

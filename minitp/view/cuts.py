@@ -254,11 +254,11 @@ def comparison(plan: CutPlan, usual: CutPlan) -> list[dict[str, str]]:
     return [
         row("syncs per layer", lambda p: f"{p.per_layer}"),
         row("syncs per pass", lambda p: f"{p.per_pass:,}"),
-        row("bytes synced", lambda p: size(p.payload)),
-        row("weights, fullest rank", lambda p: size(largest("weights")(p))),
-        row("weights, all ranks", lambda p: size(sum(share.weights for share in p.shares))),
-        row("work, busiest rank", lambda p: operations(largest("operations")(p))),
-        row("KV cache per token", lambda p: size(largest("cache")(p))),
+        row("bytes in syncs, per pass", lambda p: size(p.payload)),
+        row("weights of the fullest rank", lambda p: size(largest("weights")(p))),
+        row("weights of all ranks together", lambda p: size(sum(share.weights for share in p.shares))),
+        row("work of the busiest rank, per pass", lambda p: operations(largest("operations")(p))),
+        row("KV cache per token, fullest rank", lambda p: size(largest("cache")(p))),
     ]
 
 

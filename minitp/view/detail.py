@@ -28,4 +28,5 @@ def detail(reader: PlayReader, k: int) -> dict[str, Any]:
 def pass_name(reader: PlayReader, i: int) -> str:
     """A pass in a list: prefill, token 0 “ river”."""
     phase, step, made, _ = reader.pass_words(i)
-    return (phase or "run") + (f", token {step}" if step >= 0 else "") + (f" “{plain(made, 30)}”" if made.strip() else "")
+    token = f", token {step}" if step >= 0 else ""
+    return (phase or "run") + token + (f" “{plain(made, 30)}”" if made.strip() else "")

@@ -21,6 +21,7 @@ from minitp.errors import ConfigError
 from minitp.launcher import launch
 from minitp.trace.recorder import Recorder
 from minitp.trace.schema import MESSAGES, Event
+from minitp.trace.values import condensed
 from minitp.trace.wording import count, size
 
 RANKS = (1, 8)
@@ -201,10 +202,9 @@ def _assembled(op: str, algorithm: str, ranks: int, root: int, brought: np.ndarr
     messages: list[list[Message]] = [[] for _ in range(plans[0].rounds)]
     for rank, plan in enumerate(plans):
         pieces = {hop.round: hop.gives for hop in plan.hops}
-        for event, kept in _sends(told[rank]["recorder"]):
+        for event, numbers in _sends(told[rank]["recorder"]):
             messages[event.step or 0].append(Message(rank, event.peer if event.peer is not None else rank,
-                                                     pieces[event.step or 0],
-                                                     tuple(kept["before"]["data"].tolist()), event.payload))
+                                                     pieces[event.step or 0], numbers, event.payload))
     counts = _counts(op, algorithm, ranks, brought.shape[1])
     held = [[_cells(op, counts, told[rank], round) for rank in range(ranks)] for round in range(-1, plans[0].rounds)]
     rounds = tuple(Round(tuple(sent), tuple(before), tuple(after))
@@ -215,10 +215,10 @@ def _assembled(op: str, algorithm: str, ranks: int, root: int, brought: np.ndarr
                 tuple(None if result is None else tuple(result.reshape(-1).tolist()) for result in results))
 
 
-def _sends(recorder: Recorder) -> list[tuple[Event, dict[str, Any]]]:
-    """The recorded sends of a rank with the numbers they carried."""
-    return [(recorder.events[kept["event"]], kept) for kept in recorder.values
-            if recorder.events[kept["event"]].op == MESSAGES[0]]
+def _sends(recorder: Recorder) -> list[tuple[Event, tuple[float, ...]]]:
+    """The recorded sends of a rank with the numbers they carried: a trace keeps all of so few."""
+    return [(recorder.events[event], tuple((condensed(before) or {})["data"].tolist()))
+            for event, before, _ in recorder.values if recorder.events[event].op == MESSAGES[0]]
 
 
 def _counts(op: str, algorithm: str, ranks: int, elements: int) -> tuple[int, ...]:

@@ -55,7 +55,8 @@ class Totals:
         alone = len(self.ranks) == 1
         return (f"{size(self.model)} of weights on {count(len(self.ranks), 'rank')}: "
                 + ("all of them. " if alone else f"{each}; the mean is {100 * self.evenness:.1f} % of the fullest. ")
-                + ("" if alone else f"A number is held {self.copies:.3g} times on average."))
+                + ("" if alone else "Nearly every number is held once." if self.copies < 1.005 else
+                   f"A number is held {self.copies:.3g} times on average."))
 
 
 def totals(placement: Placement, item_bytes: int) -> Totals:

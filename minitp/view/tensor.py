@@ -9,7 +9,7 @@ import numpy as np
 
 from minitp.placement import Parameter, Placement
 from minitp.trace.file import Trace
-from minitp.view.kept import Kept, KeptArrays
+from minitp.trace.kept import KeptArray
 from minitp.view.packing import blocks
 from minitp.view.shards import Band, bands
 
@@ -65,7 +65,7 @@ class Picture:
         return self.known and not self.blocks and self.shape[0] * self.shape[1] <= SIGNED
 
 
-def picture(placement: Placement, parameter: Parameter, arrays: dict[int, Kept] | None = None) -> Picture:
+def picture(placement: Placement, parameter: Parameter, arrays: dict[int, KeptArray] | None = None) -> Picture:
     """`arrays`: rank → what a trace kept of its piece, as it is stored."""
     table = parameter.name.split(".")[0] in ("embedding", "positions")
     turned = len(parameter.shape) == 2 and not table
@@ -73,16 +73,16 @@ def picture(placement: Placement, parameter: Parameter, arrays: dict[int, Kept] 
     axes = parameter.axes if len(parameter.shape) == 2 else ("", *parameter.axes)
     cut = None if parameter.cut_axis is None else parameter.cut_axis + (len(parameter.shape) == 1)
     parts = bands(placement, parameter)
+    held = {rank: placement.slices(parameter, rank)[parameter.cut_axis or 0] for rank in range(placement.ranks)}
     pieces = [piece for band in parts
-              for piece in _stripes(placement, parameter, band, _numbers(placement, parameter, band, arrays or {}))]
+              for piece in _stripes(parameter, band, _numbers(parameter, band, held, arrays or {}))]
     if turned:
         shape, axes, cut = shape[::-1], axes[::-1], None if cut is None else 1 - cut
         pieces = [_transposed(piece) for piece in pieces]
     return Picture(parameter.name, (shape[0], shape[1]), (axes[0], axes[1]), cut, placement.ranks, parts, tuple(pieces))
 
 
-def _stripes(placement: Placement, parameter: Parameter, band: Band, numbers: tuple[np.ndarray, bool] | None
-             ) -> list[Piece]:
+def _stripes(parameter: Parameter, band: Band, numbers: tuple[np.ndarray, bool] | None) -> list[Piece]:
     """A band as stored (rows down, columns across), shared out among its holders along the other axis."""
     if parameter.cut_axis is None:                         # whole: nobody's own
         return [_piece(-1, band, (0.0, 1.0), (0.0, 1.0), numbers)]
@@ -105,7 +105,7 @@ def _piece(rank: int, band: Band, across: tuple[float, float], down: tuple[float
     matrix, exact = numbers
     if exact and max(matrix.shape) <= CELLS:
         return Piece(rank, band.ranks, across, down, matrix, True)
-    return Piece(rank, band.ranks, across, down, blocks(matrix, CELLS).numbers)
+    return Piece(rank, band.ranks, across, down, blocks(matrix, CELLS, CELLS).numbers)
 
 
 def _part(matrix: np.ndarray, place: int, parts: int, axis: int) -> np.ndarray:
@@ -117,33 +117,28 @@ def _transposed(piece: Piece) -> Piece:
     return Piece(piece.rank, piece.holders, piece.down, piece.across, cells, piece.exact)
 
 
-def _numbers(placement: Placement, parameter: Parameter, band: Band, arrays: dict[int, Kept]
+def _numbers(parameter: Parameter, band: Band, held: dict[int, slice], arrays: dict[int, KeptArray]
              ) -> tuple[np.ndarray, bool] | None:
-    """The numbers of a band, (rows, columns or blocks of them), from the first of its ranks that has them."""
+    """The numbers of a band, (rows, columns or blocks of them), from the first of its ranks that has them.
+
+    Of a piece that is kept as blocks a band has those whose middle lies in it.
+    """
+    axis = parameter.cut_axis
     for rank in band.ranks:
-        kept, own = arrays.get(rank), placement.shape(parameter, rank)
-        if kept is None or kept.shape != own:
+        kept, own = arrays.get(rank), held[rank]
+        if kept is None:
             continue
-        if parameter.cut_axis is None:
-            return kept.numbers, kept.exact
-        held = placement.slices(parameter, rank)[parameter.cut_axis]
-        if (held.start, held.stop) == (band.start, band.stop):
-            return kept.numbers, kept.exact
-        rows = slice(band.start - held.start, band.stop - held.start)
-        if len(parameter.shape) == 2 and parameter.cut_axis == 0:
-            return kept.numbers[rows], kept.exact
-        if kept.exact:
-            return kept.numbers[:, rows], True
+        if axis is None or (own.start, own.stop) == (band.start, band.stop):
+            return kept.cells, kept.whole
+        along = axis if len(parameter.shape) == 2 else 1
+        starts = own.start + kept.block[along] * np.arange(kept.cells.shape[along])
+        middles = (starts + np.minimum(starts + kept.block[along], own.stop) - 1) / 2
+        return np.compress((band.start <= middles) & (middles < band.stop), kept.cells, axis=along), kept.whole
     return None
 
 
-def kept_pieces(trace: Trace, parameter: str) -> dict[int, Kept]:
-    """Rank → its piece of a parameter as loading by scatter handed it out; empty where no numbers were recorded."""
-    if parameter not in trace.strings:
-        return {}
-    kept, found = KeptArrays(trace), {}
-    for event in np.flatnonzero(trace.where(phase="load", site=parameter, plane="data")).tolist():
-        array = kept.of(event, "after")
-        if array is not None:
-            found[int(trace.events["rank"][event])] = array
-    return found
+def kept_pieces(trace: Trace, placement: Placement, parameter: Parameter) -> dict[int, KeptArray]:
+    """Rank → its piece of a parameter as the trace has it; empty where no numbers, or none that fit, were recorded."""
+    found = {rank: trace.weight(rank, parameter.name) for rank in range(placement.ranks)}
+    return {rank: kept for rank, kept in found.items()
+            if kept is not None and kept.cells.size and kept.shape == placement.shape(parameter, rank)}

@@ -93,7 +93,7 @@ def who_is_last(guide: Guide) -> Card | None:
     waits = ", ".join(f"rank {r} {duration(ns)}" for r, ns in sync.waits.items() if r != sync.last)
     return card("The gate opens when the last rank is there",
                 f"{op_name(sync.op).capitalize()} at {plain(sync.site)}: every rank needs every other's part, so those "
-                "that are ready wait.", sync.index, ARRIVING, focus="gate", clock="measured",
+                "that are ready wait. Step on to see them arrive.", sync.index, COMPUTE, focus="gate", clock="measured",
                 question="Which rank came last?", choices=[f"rank {r}" for r in offered],
                 answer=offered.index(sync.last), reveal=f"Rank {sync.last} came last. Waited: {waits}.")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minitp.trace.file import Trace
-from minitp.trace.summary import crowded
+from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
 from minitp.trace.wording import plain
@@ -95,7 +95,6 @@ def _part_of_site(site: str, parallel: bool) -> str:
 def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
     trace, run = steps.trace, steps.trace.run
     cores = run.get("cores")
-    broken = trace.words("site")[np.flatnonzero(trace.events["broken"])].tolist()
     return {
         "id": plain(run.get("id", ""), 40), "title": title(trace), "world": plain(run.get("world", ""), 20),
         "ranks": steps.ranks, "created": plain(run.get("created", ""), 30),
@@ -103,7 +102,7 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
         "model": model_of(run),
         "embedding": "hidden" if part(run, "placement").get("embedding") == "hidden" else "vocab",
         "gathered": part(run, "generation").get("gathered") is not False,
-        "broken": list(dict.fromkeys(plain(site) for site in broken))[:MOST_BROKEN], "values": detail,
+        "broken": broken_sites(trace)[:MOST_BROKEN], "values": detail,
         "window": {"first": shown.first, "count": shown.count, "of": shown.of},
     }
 

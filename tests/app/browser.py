@@ -2,6 +2,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ NAMES = ("player", "reduce", "initialState", "timeOf", "placeAt", "moments", "ad
          "decodePlay", "passNs", "RANK_HUES", "createScene", "readTheme", "momentOf", "colorParts")
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """One browser for all tests."""
+@contextmanager
+def launched() -> Iterator[Any]:
+    """The system's Chromium, driven by playwright."""
     if find_spec("playwright") is None:
         missing("playwright: pip install 'minitp[test]'")
     found = next(filter(None, map(shutil.which, CHROMIUM)), None)
@@ -37,22 +38,44 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests."""
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def _windows(chromium) -> Iterator[Callable[..., Any]]:
+    """A browser window for each set of settings, made once: a new one takes longer than most tests."""
+    made: dict[tuple, Any] = {}
+
+    def window(width: int, scheme: str, calm: bool) -> Any:
+        key = width, scheme, calm
+        if key not in made:
+            made[key] = chromium.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme,
+                                             reduced_motion="reduce" if calm else "no-preference")
+        return made[key]
+
+    yield window
+    for context in made.values():
+        context.close()
+
+
 @pytest.fixture
-def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
-    """watch(play, width=, scheme=, fragment=, calm=, ready=) → a page with the player alone; its console must stay clean.
+def watch(_windows, tmp_path) -> Iterator[Callable[..., Any]]:
+    """watch(play, width=, scheme=, fragment=, calm=, ready=) → a page with the player alone, its console clean.
 
     The player's functions are names of the window there, for tests that ask what only the script knows.
     """
-    contexts, said = [], []
+    pages, said = [], []
 
     def opened(play: dict[str, Any], *, width: int = 1400, scheme: str = "light", fragment: str = "",
                calm: bool = True, ready: str = ".player[data-state*=token]") -> Any:
-        file = tmp_path / f"{len(contexts)}.html"
+        file = tmp_path / f"{len(pages)}.html"
         file.write_text(player_page(play), "utf-8")
-        context = chromium.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme,
-                                       reduced_motion="reduce" if calm else "no-preference")
-        contexts.append(context)
-        page = context.new_page()
+        page = _windows(width, scheme, calm).new_page()
+        pages.append(page)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(file.as_uri() + fragment)
@@ -60,9 +83,25 @@ def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert said == [], said
+
+
+# Counts the calls of animation frames by the name of what is called: asked.get("paint") is the player's loop.
+COUNT_FRAMES = """() => {
+  const ask = window.requestAnimationFrame.bind(window);
+  window.asked = new Map();
+  window.requestAnimationFrame = what => {
+    asked.set(what.name, (asked.get(what.name) || 0) + 1);
+    return ask(what);
+  };
+  window.paintsIn = async count => {
+    const before = asked.get("paint") || 0;
+    for (let i = 0; i < count; i++) await new Promise(ask);
+    return (asked.get("paint") || 0) - before;
+  };
+}"""
 
 
 def player_page(play: dict[str, Any]) -> str:

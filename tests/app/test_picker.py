@@ -65,7 +65,9 @@ def test_the_address_names_a_run_of_the_list_and_nothing_else(page, runs, tiny_t
 
 def test_more_ranks_than_cores_and_a_broken_run_are_said_loudly(page, runs, tiny_trace):
     plain = tiny_trace.to_plain()
-    plain["run"] |= {"ranks_per_core": 2.0, "cores": 1, "broken": ["layers.0.mlp.down", "**layers**"]}
+    plain["run"] |= {"ranks_per_core": 2.0, "cores": 1}
+    plain["strings"] = [text.replace("layers.1.mlp.down", "**layers**") for text in plain["strings"]]
+    plain["events"]["broken"] = [plain["strings"][site] == "**layers**" for site in plain["events"]["site"]]
     (runs / "crowded.json").write_text(json.dumps(plain))
     app = page(shows)
     assert [word for word in ("2 ranks shared 1 core", "broken on purpose")

@@ -1,11 +1,15 @@
 """The player's state inside a real browser: its reducer, its keys, its scrubber, its one loop."""
+import base64
+
+import numpy as np
 import pytest
 
-from tests.app.browser import press, settle, state_of
+from tests.app.browser import COUNT_FRAMES, press, settle, state_of
 
 INVERSE = """([one, other]) => {
   const model = player.model, wrong = [];
-  for (let sync = 0; sync < model.n; sync++) for (let phase = 0; phase < 4; phase++) for (const t of [0, 0.25, 1]) {
+  for (let i = 0; i < 12 * model.n; i++) {
+    const sync = Math.floor(i / 12), phase = Math.floor(i / 3) % 4, t = [0, 0.25, 1][i % 3];
     const state = { ...initialState(model), sync, phase, t, clock: "measured", pinned: { kind: "vector", rank: 1 } };
     const there = reduce(model, state, one), back = reduce(model, there, other);
     const moved = there.sync !== state.sync || there.phase !== state.phase;
@@ -36,7 +40,8 @@ def test_every_key(watch, tiny_play):
     first, count = tiny_play["passes"]["first"], tiny_play["passes"]["count"]
     prefill = [tiny_play["strings"][i] for i in tiny_play["passes"]["phase"]].index("prefill")
     start = first[prefill]
-    assert state_of(page) == {"token": str(prefill), "sync": str(start), "phase": "3", "playing": "0", "clock": "steps"}
+    assert state_of(page) == {"token": str(prefill), "sync": str(start), "phase": "3", "playing": "0",
+                              "clock": "steps"}
     assert press(page, "ArrowRight", "ArrowRight", "ArrowLeft")["sync"] == str(start + 1)
     assert press(page, "ArrowUp")["sync"] == str(start + 3)                   # attention of layer 0 → of layer 1
     assert press(page, "ArrowDown")["sync"] == str(start + 1)
@@ -45,8 +50,8 @@ def test_every_key(watch, tiny_play):
     assert press(page, ",", ",")["phase"] == "1"
     assert press(page, ".")["phase"] == "2"
     assert press(page, "c")["clock"] == "measured"
-    assert press(page, "x", "2", "a") and page.evaluate("[player.state().cut, player.state().speed, player.state().toggle]") \
-        == [0, 2, "before"]
+    press(page, "x", "2", "a")
+    assert page.evaluate("(({ cut, speed, toggle }) => [cut, speed, toggle])(player.state())") == [0, 2, "before"]
     assert press(page, " ")["playing"] == "1"
     assert press(page, " ")["playing"] == "0"
     assert press(page, "End")["sync"] == str(first[-1] + count[-1] - 1)
@@ -71,8 +76,9 @@ def test_keys_of_fields_and_of_the_browser_are_theirs(watch, tiny_play):
 
 def test_buttons_do_what_keys_do(watch, tiny_play):
     page = watch(tiny_play)
-    for button, key in [("next", "ArrowRight"), ("phase-back", ","), ("layer-up", "ArrowUp"), ("token-next", "Shift+ArrowRight"),
-                        ("clock", "c"), ("token-back", "Shift+ArrowLeft"), ("back", "ArrowLeft"), ("end", "End"), ("home", "Home")]:
+    for button, key in [("next", "ArrowRight"), ("phase-back", ","), ("layer-up", "ArrowUp"), ("clock", "c"),
+                        ("token-next", "Shift+ArrowRight"), ("token-back", "Shift+ArrowLeft"), ("back", "ArrowLeft"),
+                        ("end", "End"), ("home", "Home")]:
         begun = page.evaluate("player.state()")
         page.click(f"[data-act={button}]")
         settle(page)
@@ -86,6 +92,7 @@ SNAPSHOT = "[document.querySelector('.scene').outerHTML, document.querySelector(
 
 
 def test_scrubbing_to_a_sync_equals_stepping_there(watch, tiny_play):
+    tiny_play = evenly(tiny_play)                                              # a pixel can't hold two ticks
     page = watch(tiny_play)
     pass_index = int(state_of(page)["token"])
     first, count = tiny_play["passes"]["first"][pass_index], tiny_play["passes"]["count"][pass_index]
@@ -95,9 +102,10 @@ def test_scrubbing_to_a_sync_equals_stepping_there(watch, tiny_play):
         stepped.append((state_of(page), page.evaluate(SNAPSHOT)))
         press(page, "ArrowRight")
     press(page, "ArrowLeft")
-    box = page.locator(".detail").bounding_box()
     for k in reversed(range(count)):
-        share = page.evaluate("([k, pass]) => moments(player.model, k)[3] / passNs(player.model, pass)", [first + k, pass_index])
+        box = page.locator(".detail").bounding_box()
+        share = page.evaluate("([k, pass]) => moments(player.model, k)[3] / passNs(player.model, pass)",
+                              [first + k, pass_index])
         x = box["x"] + 64 + share * (box["width"] - 72)
         page.mouse.move(x + 30, box["y"] + 30)
         page.mouse.down()
@@ -106,6 +114,17 @@ def test_scrubbing_to_a_sync_equals_stepping_there(watch, tiny_play):
         page.mouse.move(0, 0)
         settle(page)
         assert (state_of(page), page.evaluate(SNAPSHOT)) == stepped[k]
+
+
+def evenly(play):
+    """The play with 100 µs for every sync: 60 of compute, 20 of waiting but for the last rank, 20 of moving."""
+    passes, ranks = play["syncs"]["pass"], play["run"]["ranks"]
+    place = np.array([k - play["passes"]["first"][at] for k, at in enumerate(passes)])
+    times = 100_000 * place[:, None, None] + np.array([0, 60_000, 80_000, 100_000, 0])
+    times = np.broadcast_to(times, (len(passes), ranks, 5)).copy()
+    times[:, -1, 1], times[:, :, 4] = times[:, -1, 2], 1
+    ticks = play["passes"] | {"tick": [1] * len(play["passes"]["first"])}
+    return play | {"passes": ticks, "times": base64.b64encode(times.astype("<i4").tobytes()).decode()}
 
 
 def test_a_moment_and_its_place_are_each_others_inverse(watch, tiny_play):
@@ -141,18 +160,12 @@ def test_playing_passes_every_sync_once_and_stops_at_the_end(watch, tiny_play, c
 
 def test_one_loop_while_playing_and_none_while_still(watch, tiny_play):
     page = watch(tiny_play, calm=False)
-    page.evaluate("""() => {
-      const ask = window.requestAnimationFrame.bind(window);
-      window.asked = 0;
-      window.requestAnimationFrame = what => { window.asked += 1; return ask(what); };
-      window.frames = count => new Promise(done => { const next = left => left ? ask(() => next(left - 1)) : done(); next(count); });
-    }""")
+    page.evaluate(COUNT_FRAMES)
     press(page, " ", "2", "c", "4")
-    asked = page.evaluate("async () => { const before = asked; await frames(20); return asked - before; }")
-    assert 18 <= asked <= 22
+    assert 18 <= page.evaluate("paintsIn(20)") <= 22
     press(page, " ")
     page.wait_for_timeout(800)
-    assert page.evaluate("async () => { const before = asked; await frames(10); return asked - before; }") == 0
+    assert page.evaluate("paintsIn(10)") == 0
 
 
 def test_a_tween_ends_where_a_jump_does(watch, tiny_play):

@@ -12,7 +12,8 @@ from minitp.view.reading import PlayReader
 from minitp.view.text import caption
 from tests.app.browser import press, settle, state_of
 
-HOSTILE = ["<img src=x onerror=document.title='run'>", "w" * 200, "\n", "\x07\u202egnp", "<b>bold</b>", " ", "[a](javascript:1)"]
+HOSTILE = ["<img src=x onerror=document.title='run'>", "w" * 200, "\n", "\x07\u202egnp", "<b>bold</b>", " ",
+           "[a](javascript:1)"]
 
 
 def test_captions_are_those_of_the_text(watch, tiny_play):
@@ -76,22 +77,28 @@ def test_a_play_without_syncs_says_so(watch, tiny_play):
 
 
 CONTRAST = """() => {
-  const parts = color => (color.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
   const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const pixel = (color, under) => { pen.fillStyle = under; pen.fillRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
-    return Array.from(pen.getImageData(0, 0, 1, 1).data).slice(0, 3); };
-  const hex = rgb => `rgb(${rgb.join(",")})`;
-  const light = rgb => { const [r, g, b] = rgb.map(x => x / 255).map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const behind = node => { const chain = []; for (let at = node; at; at = at.parentElement) chain.unshift(getComputedStyle(at).backgroundColor);
-    return chain.reduce((under, color) => hex(pixel(color, under)), "rgb(255,255,255)"); };
+  const over = (color, under) => {
+    for (const fill of [under, color]) {
+      pen.fillStyle = fill;
+      pen.fillRect(0, 0, 1, 1);
+    }
+    return `rgb(${Array.from(pen.getImageData(0, 0, 1, 1).data).slice(0, 3).join(",")})`;
+  };
+  const light = color => {
+    const part = x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+    const [r, g, b] = color.match(/\\d+/g).map(x => part(x / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paperOf = node => !node ? "rgb(255,255,255)"
+    : over(getComputedStyle(node).backgroundColor, paperOf(node.parentElement));
   const poor = [];
   for (const node of document.querySelectorAll(".player :is(h2, h3, p, button, span, li, .labels text)")) {
     if (!node.textContent.trim() || !node.checkVisibility()) continue;
-    const paper = behind(node), style = getComputedStyle(node), ink = node.tagName === "text" ? style.fill : style.color;
-    const [a, b] = [light(pixel(ink, paper)), light(pixel(paper, paper))].sort((x, y) => y - x);
-    const contrast = (a + 0.05) / (b + 0.05);
-    if (contrast < 4.5) poor.push([node.outerHTML.slice(0, 80), ink, paper, contrast]);
+    const paper = paperOf(node), style = getComputedStyle(node);
+    const ink = over(node.tagName === "text" ? style.fill : style.color, paper);
+    const [low, high] = [light(ink), light(paper)].sort((a, b) => a - b);
+    if ((high + 0.05) / (low + 0.05) < 4.5) poor.push([node.outerHTML.slice(0, 80), ink, paper]);
   }
   return poor;
 }"""
@@ -121,7 +128,7 @@ def test_no_page_scrolls_sideways(watch, tiny_play, width):
 
 def test_a_theme_change_restyles(watch, tiny_play):
     page = watch(tiny_play)
-    ink = "document.querySelector('.scene text').getAttribute('fill') || getComputedStyle(document.querySelector('.scene text')).fill"
+    ink = "getComputedStyle(document.querySelector('.scene text')).fill"
     before = page.evaluate(ink)
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     settle(page)
@@ -143,7 +150,8 @@ def test_a_copied_link_leads_to_the_same_state(watch, tiny_play):
     assert again.text_content(".caption") == page.text_content(".caption")
 
 
-@pytest.mark.parametrize("fragment", ["#token=999999999&sync=7777&phase=9&clock=never", "#token=-1&sync=1e9", "#sync=<b>", "#%E0%A4%A"])
+@pytest.mark.parametrize("fragment", ["#token=999999999&sync=7777&phase=9&clock=never", "#token=-1&sync=1e9",
+                                      "#sync=<b>", "#%E0%A4%A"])
 def test_any_fragment_is_clamped(watch, tiny_play, fragment):
     state = state_of(watch(tiny_play, fragment=fragment))
     assert 0 <= int(state["sync"]) < len(tiny_play["syncs"]["pass"])

@@ -86,6 +86,19 @@ def test_it_serves_this_machine_alone_and_ctrl_c_ends_it(port, runs, tmp_path):
         server.process.wait()
 
 
+def test_ctrl_c_ends_it_also_where_nobody_reads_its_output_any_more(port, runs, tmp_path):
+    """As in `minitp app | tee log`, where Ctrl-C ends tee first."""
+    server = Server(port, runs, tmp_path)
+    try:
+        server.wait_until_up()
+        server.process.stdout.close()
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(10) == 0 and command.free_port(port) == port
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
 def _listens_on(port: int) -> set[str]:
     lines = [line.split() for name in ("tcp", "tcp6") if (table := Path("/proc/net", name)).exists()
              for line in table.read_text().splitlines()[1:]]

@@ -23,16 +23,16 @@ def words(app):
     return [element.value for element in (*app.markdown, *app.info, *app.text, *app.caption)]
 
 
-def test_without_a_run_it_says_so_and_a_model_can_be_chosen(opened):
+def test_it_opens_with_a_bundled_run_and_another_model_can_be_chosen(opened):
     app = opened()
-    assert not app.exception
+    assert not app.exception and len(app.get("plotly_chart")) == 2
     app.selectbox(key="shard model").set_value("tiny").run(timeout=20)
     assert f"tiny: {totals(Placement(TINY, 4), 4).sentence()}" in words(app)
     assert len(app.get("plotly_chart")) == 2
 
 
 def test_the_open_run_shows_its_own_cut_with_numbers(opened, runs):
-    tiny_run("--load", "scatter", "--embedding", "hidden", ranks=3).write(runs / "r.json")
+    tiny_run("--embedding", "hidden", ranks=3).write(runs / "r.json")
     app = opened(run="r.json", tensor="embedding.weight", rank="2")
     assert not app.exception
     placement = Placement(TINY, 3, "hidden")

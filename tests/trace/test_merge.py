@@ -159,7 +159,7 @@ def test_values_are_copies_and_spelled_out_at_the_end():
     for event in (0, 5):
         assert trace.value(event)[0] is None and trace.value(event)[1].first[2] == 0.333333
     assert trace.value(6)[1].cells.shape == (1, 16) and not trace.value(6)[1].whole
-    assert trace.value(7)[1].cells.shape == (2, 0)
+    assert trace.value(7)[1].shape == (2, 0) and not trace.value(7)[1].cells.size
 
 
 # --- messages ------------------------------------------------------------------------------------------------------

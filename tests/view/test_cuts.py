@@ -232,8 +232,7 @@ class Walker:
         order = np.concatenate(own)
         cut = Cut(len(order), self.comm.size, ends=tuple(int(n) for n in np.cumsum([len(o) for o in own])))
         if link.change == "reduce_scatter":        # rank after rank, so that each rank's own lie side by side
-            mine = array._array[..., order].copy()
-            return self.comm.reduce_scatter(Partial(mine, self.comm), axis=-1, cut=cut, **how)
+            return self.comm.reduce_scatter(array @ np.eye(len(order))[:, order], axis=-1, cut=cut, **how)
         gathered = self.comm.all_gather(array, axis=-1, cut=cut, **how)
         return gathered[..., np.argsort(order)]
 

@@ -5,7 +5,9 @@ import json
 import re
 
 import pytest
+from typer.testing import CliRunner
 
+from minitp.cli import app
 from minitp.commands import watch as command
 from minitp.errors import ConfigError, FileFormatError
 from minitp.trace import Trace
@@ -46,12 +48,14 @@ def test_words_cannot_break_out_of_their_element():
     assert any(evil.replace("\u2028", "�") == text for text in data["strings"])
 
 
-def test_watch_writes_the_page_and_says_what_is_in_it(file, tmp_path, capsys):
-    command.watch(file, tmp_path / "out.html", 2, 1)
+def test_watch_writes_the_page_and_says_what_is_in_it(file, tmp_path):
+    words = ["watch", str(file), "--html", str(tmp_path / "out.html"), "--first", "2", "--count", "1"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="play">(.*?)</script>', page, re.DOTALL)[1])
     assert data["run"]["window"] == {"first": 1, "count": 1, "of": 3}
-    assert capsys.readouterr().err.endswith("out.html: llama on 4 ranks, 1 of 3 passes, 6 sync points.\n")
+    assert result.stderr.endswith("out.html: llama on 4 ranks, 1 of 3 passes, 6 sync points.\n")
 
 
 def test_watch_opens_a_file_of_its_own(file, tmp_path, capsys, monkeypatch):

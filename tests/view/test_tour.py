@@ -47,6 +47,7 @@ def test_who_was_last_is_who_the_trace_says(name):
     card = tour["The gate opens when the last rank is there"]
     sync = reader.sync(card["sync"])
     assert card["choices"][card["answer"]] == f"rank {sync.last}"
+    assert card["phase"] == 0                                          # the picture must not answer before the reader
     assert card["reveal"].startswith(f"Rank {sync.last} came last.")
     for rank, ns in sync.waits.items():
         assert rank == sync.last or f"rank {rank} {duration(ns)}" in card["reveal"]

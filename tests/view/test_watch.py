@@ -3,8 +3,10 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from minitp.trace import Timeline
+from minitp.cli import app
+from minitp.trace import Timeline, Trace
 from minitp.view.steps import Steps
 from minitp.view.watch import play
 from tests.families import FAMILIES, plain_weights, source_of
@@ -247,6 +249,19 @@ def test_a_long_run_fits_a_page_and_says_what_is_left_out():
     assert window["of"] == 60 and 30 < window["count"] < 60
     assert f"Passes 1–{window['count']} of 60 are shown." in made["run"]["notes"]
     assert 800_000 < len(json.dumps(made, separators=(",", ":"))) <= 1_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.smollm2
+def test_twenty_tokens_of_smollm2_on_four_ranks_with_values_fit_a_page(tmp_path, smollm2_path):
+    file = tmp_path / "run.json"
+    words = ["generate", "The Eiffel Tower is in", "--ranks", "4", "--world", "threads", "--max-tokens", "20",
+             "--ignore-end", "--values", "--trace", str(file)]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    made = play(Trace.read(file))
+    assert made["run"]["window"] == {"first": 0, "count": 20, "of": 20} and made["run"]["values"] == "maxima"
+    assert len(made["syncs"]["pass"]) == 20 * 62 and min(made["syncs"]["layout"]) >= 0
+    assert len(json.dumps(made, separators=(",", ":"))) <= 1_000_000
 
 
 def test_it_is_plain_json_and_every_note_is_said_once():

@@ -149,9 +149,9 @@ def cost_figure(op: str, ranks: int, link: Link, chosen: str, payload: int, *, i
     figure.add_vline(x=payload, line={"color": GREY, "width": 1, "dash": "dot"})
     laid_out(figure, 320, hovermode="x")
     ticks = PAYLOADS[2::5]
-    figure.update_xaxes(type="log", title="payload", tickvals=list(ticks), ticktext=[binary(n) for n in ticks])
+    figure.update_xaxes(type="log", tickangle=0, tickvals=list(ticks), ticktext=[binary(n) for n in ticks])
     decades = [10.0**k for k in range(-6, 4)]
-    figure.update_yaxes(type="log", title="time (model)", tickvals=decades,
+    figure.update_yaxes(type="log", title="time (model) by payload", tickvals=decades,
                         ticktext=[duration(1e9 * t) for t in decades])
     return figure
 

@@ -21,7 +21,7 @@ def sites_figure(rows: Sequence[Row], *, ink: str = INK["light"]) -> go.Figure:
                  for name, t, row in zip(names, times, rows, strict=True)]
         figure.add_bar(orientation="h", y=list(range(len(rows))), x=[t / factor for t in times], name=word,
                        marker=marker(kind, GREY, ink), hovertext=texts, hoverinfo="text")
-    laid_out(figure, 96 + 30 * len(rows), barmode="stack")
+    laid_out(figure, 96 + 30 * len(rows), legend=3, barmode="stack")
     figure.update_yaxes(autorange="reversed", tickvals=list(range(len(rows))), ticktext=names)
     figure.update_xaxes(title=f"{unit}, all ranks and passes", fixedrange=True)
     return figure

@@ -2,7 +2,7 @@
 
 const NARROW = 900;                                    // px: below it one lane at a time
 
-// host: {open(sync), link(keys) -> text, notes: bool}. Returns {act, retheme, state, destroy}.
+// host: {open(sync), link(keys) -> text}. Returns {act, retheme, model, state, destroy}.
 function createPlayer(root, play, host) {
   const model = decodePlay(play), ending = new AbortController();
   const parts = Object.fromEntries(Array.from(root.querySelectorAll("[data-part]"), node => [node.dataset.part, node]));
@@ -27,8 +27,7 @@ function createPlayer(root, play, host) {
     theme: readTheme(root), open: openSync, pin: what => act({ type: "pin", what }),
     hover: what => { hover = what; wake(); },
   };
-  setText(parts.notes, host.notes ? (model.run.notes || []).join("\n") : "");
-  setHidden(parts.notes, !parts.notes.textContent);
+  setText(parts.notes, (model.run.notes || []).join(" "));
   const draws = mountParts(root, parts, model, act, view);
   let scene = createScene(parts.scene, model, view);
 
@@ -45,13 +44,14 @@ function createPlayer(root, play, host) {
     if (state.playing || motion.moving()) wake();
   }
   function drawAll() {
-    const width = Math.floor(parts.width.clientWidth), card = model.tour[state.card];
+    const width = Math.floor(parts.stage.clientWidth), card = model.tour[state.card];
     const all = { state, shown, width };
     root.classList.toggle("narrow", width < NARROW);
     for (const draw of draws) draw(all);
     const height = scene.draw({ ...shown, hover, focus: card ? card.focus : "" }, width);
     setAttribute(parts.scene, "width", width);
     setAttribute(parts.scene, "height", Math.ceil(height));
+    keepTallest(parts.stage, width, Math.ceil(height));
     setAttribute(parts.scene, "aria-label", scene.describe(state));
     setAttribute(root, "data-focus", card ? card.focus : "");
     setAttribute(root, "data-state", stateWords(model, state));
@@ -63,7 +63,7 @@ function createPlayer(root, play, host) {
     wake();
   }
   const sizes = new ResizeObserver(wake);
-  sizes.observe(parts.width);
+  sizes.observe(parts.stage);
   listen(root, act, extraButtons(parts, model, act, host, view));
   wake();
   return {
@@ -77,13 +77,19 @@ function createPlayer(root, play, host) {
   };
 }
 
+// The stage is as tall as its tallest scene so far: what lies below it stays where it is from step to step.
+function keepTallest(stage, width, height) {
+  const kept = stage.dataset.width === String(width) ? parseFloat(stage.style.minHeight) || 0 : 0;
+  stage.dataset.width = width;
+  if (height > kept || !kept) stage.style.minHeight = `${height}px`;
+}
+
 // For tests: token is the pass in this play, sync the number in it.
 function stateWords(model, { sync, phase, playing, clock }) {
   return `token=${model.sync(sync).pass};sync=${sync};phase=${phase};playing=${Number(playing)};clock=${clock}`;
 }
 
 function mountParts(root, parts, model, act, view) {
-  parts.width = parts.scene.parentElement;
   createLegend(parts.legend, model);
   return [
     createHeader(parts, model), createTokens(parts.tokens, model, act), createBeads(parts.beads, model, act),

@@ -8,7 +8,7 @@ function startStandalone(root, play) {
     url.hash = new URLSearchParams(keys).toString();
     return url.href;
   };
-  const player = createPlayer(element, play, { open() {}, link, notes: true });
+  const player = createPlayer(element, play, { open() {}, link });
   const follow = () => {
     const action = player.model && actionOfKeys(player.model, new URLSearchParams(location.hash.slice(1)));
     if (action) player.act({ ...action, jump: true });

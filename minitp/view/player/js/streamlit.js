@@ -16,7 +16,7 @@ export default function component({ parentElement, data, setTriggerValue }) {
     kept.player.retheme();
   }
   if (seek.n !== undefined && seek.n !== kept.seen) {
-    if (kept.seen !== null || Number.isFinite(seek.sync)) kept.player.act({ type: "seek", t: 1, jump: true, ...seek });
+    if (Number.isFinite(seek.sync)) kept.player.act({ type: "seek", t: 1, jump: true, ...seek });
     kept.seen = seek.n;
   }
   return () => {
@@ -28,7 +28,6 @@ export default function component({ parentElement, data, setTriggerValue }) {
 
 function streamlitHost(data, setTriggerValue) {
   return {
-    notes: false,                                      // the page shows them
     open: sync => setTriggerValue("detail", { sync }),
     link: keys => {
       const url = new URL(location.href);

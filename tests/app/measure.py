@@ -1,0 +1,140 @@
+"""How fast the Watch page is, on this machine: prints a table, asserts nothing. Run it with nothing else at work.
+
+    python -m tests.app.measure            # about two minutes
+
+What it measures against the goals: first paint of Watch, warm (1.5 s); frames while playing (55 a second, p95 20 ms)
+with 4 ranks × 62 sync points × 20 tokens and with 8 × 202 × 20; the opening of 200 tokens × 8 ranks (2 s); what the
+browser is sent for one run (1 MB); the server's memory after ten such runs were opened (500 MB).
+"""
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.app.browser import launched
+from tests.app.long_runs import write_long_run
+
+STATE = "[data-state]"
+FRAMES = """seconds => new Promise(done => {
+    const at = [];
+    const tick = now => { at.push(now); now - at[0] < 1000 * seconds ? requestAnimationFrame(tick) : done(at); };
+    requestAnimationFrame(tick);
+})"""
+
+
+def main() -> None:
+    rows: list[tuple[str, str, str]] = []
+    with TemporaryDirectory() as folder, server(Path(folder)) as (address, pid), launched() as browser:
+        write_long_run(Path(folder) / "four.json.gz", 4, 20)
+        write_long_run(Path(folder) / "eight.json.gz", 8, 20, layers=100)
+        first = write_long_run(Path(folder) / "long0.json.gz", 8, 200)
+        for number in range(1, 10):
+            (Path(folder) / f"long{number}.json.gz").write_bytes(first.read_bytes())
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        received = count_bytes(page)
+        rows.append(("first paint of the sample, cold", seconds(paint(page, f"{address}/watch")), ""))
+        rows.append(("first paint of the sample, warm", seconds(paint(page, f"{address}/watch")), "≤ 1.5 s"))
+        for name, what in (("four", "4 ranks × 62 × 20"), ("eight", "8 ranks × 202 × 20")):
+            before = received[0]
+            took = paint(page, f"{address}/watch?run={name}.json.gz")
+            sent = received[0] - before
+            rate, slow, worst = frames(page)
+            rows += [(f"{what}: opened", seconds(took), ""), (f"{what}: sent", f"{sent / 1e6:.2f} MB", "≤ 1 MB"),
+                     (f"{what}: frames a second", f"{rate:.1f}", "≥ 55"),
+                     (f"{what}: p95 of a frame", f"{slow:.1f} ms (worst {worst:.0f})", "≤ 20 ms")]
+        rows.append(("200 tokens × 8 ranks: opened", seconds(paint(page, f"{address}/watch?run=long0.json.gz")),
+                     "≤ 2 s"))
+        for number in range(1, 10):
+            paint(page, f"{address}/watch?run=long{number}.json.gz")
+        rows.append(("server memory after ten of them", f"{memory(pid):.0f} MB", "≤ 500 MB"))
+    table = Table("what", "measured", "goal")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def seconds(value: float) -> str:
+    return f"{value:.2f} s"
+
+
+@contextmanager
+def server(runs: Path) -> Iterator[tuple[str, int]]:
+    """`minitp app` on a free port: (its address, its process)."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "minitp", "app", "--no-browser", "--port", str(port)],
+                               env=os.environ | {"MINITP_RUNS": str(runs)}, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    try:
+        address = f"http://localhost:{port}"
+        wait_for(address)
+        yield address, process.pid
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def wait_for(address: str, limit: float = 30) -> None:
+    """Until the server answers."""
+    end = time.monotonic() + limit
+    while True:
+        try:
+            urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+def count_bytes(page: Any) -> list[int]:
+    """What the page's websocket received so far, in a list of one."""
+    received = [0]
+
+    def frame(data: Any) -> None:
+        received[0] += len(data)
+
+    page.on("websocket", lambda socket: socket.on("framereceived", frame))
+    return received
+
+
+def paint(page: Any, address: str) -> float:
+    """Seconds from asking for the page until the player has drawn."""
+    began = time.perf_counter()
+    page.goto(address)
+    page.locator(f"{STATE} svg rect").first.wait_for(timeout=60_000)
+    return time.perf_counter() - began
+
+
+def frames(page: Any, limit: float = 8) -> tuple[float, float, float]:
+    """(frames a second, 95th percentile and longest of a frame in ms) while the player plays."""
+    page.locator(STATE).focus()
+    page.keyboard.press("Space")
+    at = page.evaluate(FRAMES, limit)
+    page.keyboard.press("Space")
+    gaps = sorted(b - a for a, b in pairwise(at))
+    return 1000 * len(gaps) / sum(gaps), gaps[int(0.95 * len(gaps))], gaps[-1]
+
+
+def memory(pid: int) -> float:
+    """MB that the server's process and its children hold."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    text = Path(f"/proc/{pid}/status").read_text()
+    own = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
+    return own * 1024 / 1e6 + sum(memory(int(child)) for child in children)
+
+
+if __name__ == "__main__":
+    main()

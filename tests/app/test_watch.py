@@ -1,0 +1,87 @@
+"""The Watch page without a browser: what it sends to the player, and what it makes of addresses and clicks."""
+import json
+
+import pytest
+
+from tests.app.long_runs import long_run
+
+
+@pytest.fixture
+def watch_page(page, runs, scatter_trace):
+    """watch_page(**query) → the app on Watch, with one run."""
+    scatter_trace.write(runs / "tiny.json")
+    return lambda **query: page(run="tiny.json", **query)
+
+
+def sent(at):
+    """The data that the player got."""
+    return json.loads(at.get("bidi_component")[0].proto.json)
+
+
+def test_the_player_gets_the_run_and_no_place(watch_page, tiny_play):
+    at = watch_page()
+    assert not at.exception and at.title[0].value == "Watch a token"
+    data = sent(at)
+    assert data["play"]["syncs"]["site"] == tiny_play["syncs"]["site"]
+    assert data["seek"] == {"n": 0} and data["link"] == {"run": "tiny.json"}
+
+
+def test_an_address_names_a_place(watch_page, tiny_play):
+    seek = sent(watch_page(token="2", sync="3", phase="1", clock="measured"))["seek"]
+    assert seek == {"n": 0, "sync": tiny_play["passes"]["first"][2] + 3, "phase": 1, "clock": "measured"}
+
+
+@pytest.mark.parametrize("query", [{"token": "99"}, {"token": "-1"}, {"sync": "1e9"}, {"token": "1", "sync": "6"},
+                                   {"phase": "4", "token": "1"}, {"clock": "<b>", "token": "1"}, {"sync": "9" * 5000}])
+def test_any_other_address_is_mended_with_a_word(watch_page, tiny_play, query):
+    at = watch_page(**query)
+    assert not at.exception and len(at.info) == 1
+    assert 0 <= sent(at)["seek"]["sync"] < len(tiny_play["syncs"]["pass"])
+
+
+def test_a_rerun_asks_for_no_new_place(watch_page):
+    at = watch_page(token="2", sync="3")
+    before = sent(at)["seek"]
+    assert sent(at.run())["seek"] == before
+    at.query_params["sync"] = "1"
+    after = sent(at.run())["seek"]
+    assert after["n"] == before["n"] + 1 and after["sync"] == before["sync"] - 2
+
+
+def test_another_run_forgets_the_place(watch_page, runs, tiny_trace):
+    tiny_trace.write(runs / "other.json")
+    at = watch_page(token="2", sync="3")
+    at.selectbox(key="_run_list").select("other.json").run()
+    assert not at.exception and "token" not in at.query_params
+    assert sent(at)["seek"] == {"n": 1} and sent(at)["link"] == {"run": "other.json"}
+
+
+def test_a_long_run_is_shown_in_part(page, runs):
+    long_run(8, 120).write(runs / "long.json")
+    at = page(run="long.json", token="100", sync="5")
+    data = sent(at)
+    window = data["play"]["run"]["window"]
+    assert window["of"] == 120 and window["first"] <= 100 < window["first"] + window["count"]
+    passes = data["play"]["passes"]
+    assert data["seek"]["sync"] == passes["first"][100 - window["first"]] + 5
+    at.slider[0].set_value(0).run(timeout=60)
+    assert sent(at)["play"]["run"]["window"]["first"] == 0 and not at.exception
+    assert sent(at)["seek"] == {"n": 1} and "token" not in at.query_params     # that place is in another part
+
+
+@pytest.mark.parametrize("value", [None, 3, {"sync": -1}, {"sync": 10}, {"sync": "1"}, {"sync": True}, {"sync": 1.0},
+                                   {}])
+def test_only_a_sync_of_the_play_can_be_clicked(value):
+    from ui.player import clicked
+    assert clicked(value, 10) is None
+    assert clicked({"sync": 9}, 10) == 9
+
+
+def test_the_command_of_break_it_can_be_copied_without_harm(page, runs, scatter_trace):
+    """The site comes from a file that anybody may have written; the command goes to a shell."""
+    plain = scatter_trace.to_plain()
+    plain["strings"] = [word if word != "layers.0.mlp.down" else "$(touch /tmp/x); '`ls`" for word in plain["strings"]]
+    (runs / "evil.json").write_text(json.dumps(plain))
+    at = page(run="evil.json")
+    at.selectbox(key="break_site").select("$(touch /tmp/x); '`ls`").run()
+    assert "--break '$(touch /tmp/x); '\"'\"'`ls`'" in at.code[0].value
