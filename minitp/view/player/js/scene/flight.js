@@ -1,6 +1,6 @@
 // The whole matrix first: its strips lie side by side in their owners' colors, part at the cuts, fly to the lanes.
 
-const WHOLE_GAP = 40, WHOLE_TITLE = 44, WHOLE_LEAST = 88;         // px between wholes, above one, for the title's width
+const WHOLE_GAP = 40, WHOLE_TITLE = 56, WHOLE_LEAST = 88;         // px between wholes, above one, for the title's width
 
 /** {frame(moment)}: moves the weights of `leaves` between their whole matrices, drawn in `area`, and their lanes. */
 function flightsInto(parent, kit, leaves, area) {
@@ -14,8 +14,8 @@ function flightsInto(parent, kit, leaves, area) {
   const list = [...groups.values()].map((group) => ({ ...group, ...wholeSize(group) }));
   for (const { group, x, y, scale } of placeWholes(list, area)) {
     const { whole } = group, shape = whole.upright ? whole.shape : [...whole.shape].reverse();
-    textInto(titles, kit.look, x, y - 24, whole.label, { size: LARGE, bold: true });
-    textInto(titles, kit.look, x, y - 9, `${shapeWords(shape)}, whole`, { muted: true });
+    textInto(titles, kit.look, x, y - 36, whole.label, { size: LARGE, bold: true });
+    textInto(titles, kit.look, x, y - 21, `${shapeWords(shape)}, whole`, { muted: true });
     for (const leaf of group.leaves) {
       leaf.from = { x: x + leaf.in.x * scale, y: y + leaf.in.y * scale, scale, across: group.across };
     }

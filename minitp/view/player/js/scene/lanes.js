@@ -33,12 +33,13 @@ function headingInto(parent, kit, column, { x, y = 0, w, most = 3 }) {
   kit.know(group, { kind: "heading", focus: column.focus });
 }
 
-/** Shape and state of a column as at most `most` lines. */
+/** Shape and state of a column as at most `most` lines; the state's first word alone where there is no more room. */
 function headingLines(kit, column, w, most) {
-  const lines = (text) => wrapText(text, w, SMALL, kit.look.font);
-  const all = [...lines(column.shape).slice(0, 1), ...lines(column.state)];
-  if (all.length <= most) return all;
-  return [...all.slice(0, most - 1), fitText(all.slice(most - 1).join(" "), w, SMALL, kit.look.font)];
+  const { font } = kit.look, lines = (text) => wrapText(text, w, SMALL, font);
+  const fits = textWidth(column.shape, SMALL, font) <= w, close = column.shape.replaceAll(" × ", "×");
+  const shape = [fits ? column.shape : fitText(close, w, SMALL, font)].filter(Boolean);
+  const all = [...shape, ...lines(column.state)];
+  return all.length <= most ? all : [...shape, ...lines(column.state.split(":")[0])].slice(0, most);
 }
 
 /** The name of the collective, how many have arrived, what it does: at (x, y) in `w` px. */
