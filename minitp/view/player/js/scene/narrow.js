@@ -47,7 +47,7 @@ function narrowLaneInto(parent, rank, width, top, bottom) {
   rectInto(parent, EDGE, y, width - 2 * EDGE, h, { rx: 6, fill: hue, "fill-opacity": 0.07 });
   rectInto(parent, EDGE, y, 6, h, { rx: 3, fill: hue });
   const hatched = { fill: `url(#${HATCH})`, opacity: 0 };
-  return { hatch: rectInto(parent, EDGE + 6, bottom - GRID, width - 2 * EDGE - 12, GRID, hatched) };
+  return { hatch: rectInto(parent, EDGE + 6, bottom - GRID + 4, width - 2 * EDGE - 12, GRID, hatched) };
 }
 
 /** The rank that is shown and, in chips, what the others do: {bottom, frame(moment)}. */
