@@ -111,7 +111,7 @@ function matrixBlock(kit, o) {
     const s = at.stage(o.stage), { lit } = at;
     put(picture, "opacity", at.moment.cut < 1 || s > 0 ? 1 : 0.45);
     put(sweep, "x", mix(0, w - 3, s));
-    put(sweep, "opacity", s > 0 && s < 1 && o.sweeps !== false ? 0.85 : 0);
+    put(sweep, "opacity", at.moment.cut === 1 && s > 0 && s < 1 && o.sweeps !== false ? 0.85 : 0);
     set(o.state, lit?.kind === "shard" && lit.rank === o.rank && lit.name === o.what?.name);
   };
   return block;

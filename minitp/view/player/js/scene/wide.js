@@ -15,7 +15,7 @@ function widePicture(svg, kit, spec, layout, o) {
   const below = belowInto(svg, kit, spec, o, { x: 16, y: bottom + 12, w: (isFan ? width : place.x) - 32,
     full: width - 32, least: isFan ? 0 : FOOT_HIGH });
   const from = spec.columns.at(-1).lanes.map(firstPlace), to = spec.result.lanes.map(firstPlace);
-  return { height: below.bottom + GRID, areas: [...wideAreas(headings, layout), ...below.areas],
+  return { height: below.bottom + GRID, areas: [...wideAreas(headings, layout, isFan ? 0 : FOOT_HIGH + 4), ...below.areas],
     frame(moment, lit, pinned) {
       const shown = rankOf(lit);
       lanes.frame(moment, shown);
@@ -33,11 +33,11 @@ function widePicture(svg, kit, spec, layout, o) {
 const rankOf = (what) =>
   (Number.isInteger(what?.rank) && what.kind !== "out" && what.kind !== "tokens" ? what.rank : -1);
 
-/** What a tour card may point to in the lanes: [{focus, x, y, w, h}]. */
-function wideAreas(headings, { bottom, gate }) {
+/** What a tour card may point to in the lanes: [{focus, x, y, w, h}]. foot: how far the gate reaches below them. */
+function wideAreas(headings, { bottom, gate }, foot) {
   const y = 4, h = bottom - y + 2;
   const columns = headings.map(({ column, x, w }) => ({ focus: column.focus, x: x - 8, y, w: Math.max(w, 40) + 8, h }));
-  return [...columns, { focus: "gate", x: gate.x - 8, y, w: gate.w + 16, h: h + FOOT_HIGH + 4 }];
+  return [...columns, { focus: "gate", x: gate.x - 8, y, w: gate.w + 16, h: h + foot }];
 }
 
 /** Each column's heading with the room that it has: [{column, x, w}]. */
