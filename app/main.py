@@ -35,6 +35,8 @@ def pages() -> dict[str, list]:
     return made | {"": [st.Page(lead_home, title="minitp", url_path=first, visibility="hidden")]}
 
 
-st.set_page_config(page_title="minitp", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
+chosen = st.navigation(pages())
+st.set_page_config(page_title=f"{chosen.title} · minitp", page_icon=str(Path(__file__).with_name("icon.svg")),
+                   layout="wide")
 state.restore()
-st.navigation(pages()).run()
+chosen.run()

@@ -2,6 +2,7 @@
 
 What is opened is what is shown: an upload is a line of the list with its digest, until it is removed.
 """
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import file_digest, sha256
@@ -13,7 +14,7 @@ from minitp.errors import FileFormatError
 from minitp.runs import RunFile, listed, runs_folder, samples, title_of
 from minitp.trace import Timeline, Trace
 from minitp.trace.summary import broken_sites, crowded
-from minitp.trace.wording import count, plain, size
+from minitp.trace.wording import count, plain, sites_in_words, size
 from ui import page
 
 UPLOAD_TEXT = 32 * 2**20               # bytes of JSON text that an uploaded file may hold when unpacked
@@ -72,8 +73,8 @@ def _choose(choices: dict[str, RunFile | Upload]) -> str:
         st.info("The address asks for a run that isn't here (any more). Shown is another one.")
     chosen = next((name for name in (asked, before) if name in choices), next(iter(choices)))
     st.session_state[_LIST] = chosen
-    st.selectbox("Run", list(choices), key=_LIST, format_func=lambda name: _label(choices[name]),
-                 on_change=_changed)
+    labels = _labels(choices)
+    st.selectbox("Run", list(choices), key=_LIST, format_func=labels.__getitem__, on_change=_changed)
     _choice_is(chosen)
     shown = choices[chosen]
     if isinstance(shown, Upload):
@@ -89,6 +90,13 @@ def _choice_is(name: str) -> None:
     st.session_state[_CHOSEN] = name
     if st.query_params.get("run") != name:
         st.query_params["run"] = name
+
+
+def _labels(choices: dict[str, RunFile | Upload]) -> dict[str, str]:
+    """What the list says of each; of several that would read alike, the file's name as well."""
+    said = {name: _label(choice) for name, choice in choices.items()}
+    often = Counter(said.values())
+    return {name: f"{label} · {plain(name, 60)}" if often[label] > 1 else label for name, label in said.items()}
 
 
 def _label(choice: RunFile | Upload) -> str:
@@ -171,7 +179,7 @@ def _banners(trace: Trace) -> None:
     if broken := broken_sites(trace):
         st.warning("**This run was broken on purpose:** ranks took their partial sums for the whole at the places "
                    "below, so its text is wrong.", icon=":material/heart_broken:")
-        st.text("\n".join([*broken[:20], *[f"and {len(broken) - 20:,} more"] * (len(broken) > 20)]))
+        st.text(sites_in_words(broken, 200))
 
 
 def _nothing_yet() -> None:

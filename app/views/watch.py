@@ -6,18 +6,18 @@ from typing import Any
 import streamlit as st
 
 from minitp.trace import Trace
-from minitp.view.detail import detail, pass_name
+from minitp.view.detail import detail
 from minitp.view.player.export import to_html
 from minitp.view.reading import PlayReader
-from minitp.view.text import steps
+from minitp.view.text import pass_name, steps
 from minitp.view.watch import play as play_of
 from ui import page
 from ui.picker import Opened, open_run
 from ui.player import player
 from ui.state import keep, query_choice, query_int
 
-STATE_KEYS = ("token", "sync", "phase", "clock")
-CLOCKS = ("steps", "measured")
+STATE_KEYS = ("token", "sync", "phase", "clock", "cut", "toggle")
+CLOCKS, TOGGLES = ("steps", "measured"), ("after", "before")
 
 
 @st.cache_resource(max_entries=4, show_spinner="Preparing the picture …")
@@ -79,7 +79,8 @@ def _place(play: dict[str, Any]) -> dict[str, Any]:
     at = query_int("token", first, first + last, first) - first
     sync = query_int("sync", 0, passes["count"][at] - 1, 0)
     return {"sync": passes["first"][at] + sync, "phase": query_int("phase", 0, 3, 3),
-            "clock": query_choice("clock", CLOCKS, "steps")}
+            "clock": query_choice("clock", CLOCKS, "steps"), "cut": query_int("cut", 0, 1, 1),
+            "toggle": query_choice("toggle", TOGGLES, "after")}
 
 
 # --- the picture and what lies behind it --------------------------------------------------------------------------
@@ -95,7 +96,8 @@ def _picture(play: dict[str, Any], seek: dict[str, Any], opened: Opened) -> None
     if key in st.session_state:
         _details(detail(PlayReader(play), st.session_state[key]))
     else:
-        st.caption("Click a bead, a gate or a tick of the timeline for its shapes, bytes, times and line of code.")
+        st.caption("Click a bead, a gate or a tick of the timeline, or press Enter in the picture, for its shapes, bytes, times "
+                   "and line of code.")
 
 
 def _write_place(play: dict[str, Any], sync: int) -> None:

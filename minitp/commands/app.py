@@ -1,4 +1,5 @@
 """`minitp app`: this process becomes Streamlit's server, so Ctrl-C and kill end all there is."""
+import errno
 import os
 import socket
 import sys
@@ -63,7 +64,7 @@ def _is_free(port: int) -> bool:
             try:
                 server.bind(address)
             except OSError as error:
-                if error.errno == 99:                            # IPv6 is off on this machine
+                if error.errno == errno.EADDRNOTAVAIL:          # IPv6 is off on this machine
                     continue
                 return False
     return True

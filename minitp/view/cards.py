@@ -5,15 +5,17 @@ from typing import Any
 from minitp.view.reading import PlayReader, SyncView
 
 Card = dict[str, Any]
-CHOICES = 6                        # ranks that a question offers at most
+CHOICES = 8                        # ranks that a question offers at most
 COMPUTE, ARRIVING, COMBINE, AFTER = range(4)
 
 
 def card(title: str, text: str, sync: int, phase: int, *, cut: int | None = 1, focus: str = "",
-         clock: str | None = "steps", question: str | None = None, choices: list[str] | None = None, answer: int = 0,
-         reveal: str = "") -> Card:
-    return {"title": title, "text": text, "sync": sync, "phase": phase, "cut": cut, "focus": focus, "clock": clock,
-            "question": question, "choices": choices or [], "answer": answer, "reveal": reveal}
+         clock: str | None = "steps", t: float = 1, question: str | None = None, choices: list[str] | None = None,
+         answer: int = 0, reveal: str = "") -> Card:
+    """One card. `t`: how much of the phase is over, 0 to 1; 0 where a question must not be answered by the picture."""
+    return {"title": title, "text": text, "sync": sync, "phase": phase, "t": t, "cut": cut, "focus": focus,
+            "clock": clock, "question": question, "choices": choices or [],
+            "answer": answer, "reveal": reveal}
 
 
 class Guide:
@@ -49,10 +51,17 @@ class Guide:
     def mlp(self) -> SyncView | None:
         return self.find("mlp", "block")
 
+    @cached_property
+    def unseen(self) -> SyncView | None:
+        """A sync whose arrivals no card shows before it asks for them: attention's, or that of the last layer."""
+        inside = [sync for sync in self.here if sync.part in ("attention", "mlp", "block")]
+        return self.find("attention") or next(iter(inside[::-1]), None) or next(iter(self.here), None)
+
     def cut_of(self, name: str) -> list[dict[str, Any]]:
         """The entries of a matrix by rank: `mlp.down` of any layer."""
         return [entry for entry in self.reader.play["weights"] if entry["name"] == f"layers.*.{name}.weight"]
 
     def rank_choices(self, answer: int, there: list[int]) -> list[int]:
-        """The ranks that a question offers: all of them, or a few with the right one among them."""
-        return there if len(there) <= CHOICES else sorted({*there[:CHOICES - 1], answer})
+        """The ranks that a question offers: all of them, or a run of neighbors, so that their number tells nothing."""
+        start = min(there.index(answer) // CHOICES * CHOICES, max(len(there) - CHOICES, 0))
+        return there[start:start + CHOICES]

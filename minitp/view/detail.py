@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 
-from minitp.trace.wording import dimensions, duration, plain, size
+from minitp.trace.wording import dimensions, duration, size
 from minitp.view.reading import PlayReader
 from minitp.view.text import op_name, place
 
@@ -23,10 +23,3 @@ def detail(reader: PlayReader, k: int) -> dict[str, Any]:
               "leaves at": duration(int(sync.leave[r]))} for r in np.flatnonzero(sync.present).tolist()]
     return {"title": place(reader, k), "facts": [{"what": what, "value": value} for what, value in facts.items()],
             "ranks": ranks, "caller": sync.caller, "code": sync.code}
-
-
-def pass_name(reader: PlayReader, i: int) -> str:
-    """A pass in a list: prefill, token 0 “ river”."""
-    phase, step, made, _ = reader.pass_words(i)
-    token = f", token {step}" if step >= 0 else ""
-    return (phase or "run") + token + (f" “{plain(made, 30)}”" if made.strip() else "")

@@ -102,10 +102,12 @@ class Ledger:
         names = ", ".join(site.removeprefix("layers.*.") for site in sites)
         exchange = ("" if self.plan.gathered else " The logits stay cut: each token chosen adds one exchange of the "
                     "ranks' best, counted as a sample.")
+        made, skipped = len(each) * passes, sum(row.times for row in self.broken)
+        broken = f", {skipped:,} of them skipped on purpose" if skipped else ""
         return (f"{general} = {per_layer} × {layers} + {spare} = {len(each)} sync points per pass: {per_layer} in each "
                 f"of {count(layers, 'layer')} ({names}), {' and '.join(outside)}. A prompt and a single token meet "
                 f"equally often; the prompt carries more bytes. This run made {count(passes, 'pass')}: "
-                f"{len(each) * passes:,} sync points.{exchange}")
+                f"{made:,} sync points{broken}.{exchange}")
 
     @cached_property
     def waiting(self) -> str:

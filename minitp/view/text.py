@@ -19,16 +19,22 @@ def op_name(op: str) -> str:
 
 
 def place(reader: PlayReader, k: int) -> str:
-    """Where we are: decode, token 2 “river” · layer 3 · MLP · sync point 12 of 62."""
+    """Where we are: token 2 “river” · layer 3 · MLP · sync point 12 of 62."""
     sync = reader.sync(k)
-    phase, step, made, _ = reader.pass_words(sync.pass_index)
-    token = f"{phase or 'run'}" if step < 0 else f"{phase}, token {step}"
     part = {"mlp": "MLP", "block": "attention + MLP", "other": plain(sync.site, 60)}.get(sync.part, sync.part)
     if sync.part == "load":
         part = plain(sync.site, 60)
     layer = [f"layer {sync.layer}"] if sync.layer >= 0 and sync.part != "load" else []
-    quoted = f" “{plain(made, 30)}”" if made.strip() else ""
-    return " · ".join([token + quoted, *layer, part, f"sync point {sync.number} of {sync.of}"])
+    return " · ".join([pass_name(reader, sync.pass_index), *layer, part, f"sync point {sync.number} of {sync.of}"])
+
+
+def pass_name(reader: PlayReader, i: int) -> str:
+    """A pass by the token that it makes, counted from 1, as the player says it: token 2 “river”."""
+    phase, step, made, _ = reader.pass_words(i)
+    quoted = f" “{plain(made.strip(), 30)}”" if made.strip() else ""
+    if phase in ("prefill", "decode") and step >= 0:
+        return ("prompt → first token" if phase == "prefill" else f"token {step + 1}") + quoted
+    return (phase or "run") + (f", step {step}" if step >= 0 else "") + quoted
 
 
 def caption(reader: PlayReader, k: int, phase: int) -> str:

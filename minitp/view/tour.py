@@ -18,6 +18,6 @@ def tour(play: dict[str, Any]) -> list[Card]:
         return []
     guide = Guide(reader)
     made: list[Callable[[Guide], Card | None]] = [
-        loading, whole_matrix, by_columns, gate_and_up, by_rows, who_is_last, the_sum, too_late, heads, embedding,
+        loading, whole_matrix, by_columns, gate_and_up, by_rows, the_sum, too_late, heads, who_is_last, embedding,
         logits, beads, where_time_went, break_it]
     return [card for make in made if (card := make(guide)) is not None]

@@ -27,9 +27,10 @@ def whole_matrix(guide: Guide) -> Card | None:
     rows, columns = entries[0]["parts"][0]["shape"]
     numbers = rows * columns * len(entries[0]["parts"])
     return card("First, the whole matrix", f"Layer {sync.layer} multiplies x, {columns:,} numbers, by {names}: "
-                f"{columns:,} × {rows:,}{' each' if len(entries[0]['parts']) > 1 else ''}, {numbers:,} numbers. One "
-                "rank could hold them here; of a large model it couldn't. So they are cut.", sync.index, COMPUTE, cut=0,
-                focus="weights")
+                f"{columns:,} × {rows:,}{' each' if len(entries[0]['parts']) > 1 else ''}, {numbers:,} numbers. "
+                + ("One rank holds them here." if guide.ranks == 1 else
+                   "One rank could hold them here; of a large model it couldn't. So they are cut."),
+                sync.index, COMPUTE, cut=0, focus="weights")
 
 
 def by_columns(guide: Guide) -> Card | None:
@@ -85,7 +86,7 @@ def by_rows(guide: Guide) -> Card | None:
 
 
 def who_is_last(guide: Guide) -> Card | None:
-    sync = guide.mlp or next((s for s in guide.here if s.present.sum() > 1), None)
+    sync = guide.unseen
     if sync is None or sync.present.sum() < 2 or sync.broken or not sync.present[min(sync.last, guide.ranks - 1)]:
         return None
     there = np.flatnonzero(sync.present).tolist()

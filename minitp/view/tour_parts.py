@@ -39,7 +39,7 @@ def embedding(guide: Guide) -> Card | None:
         return card("One rank answers, the others add zeros", text, sync.index, COMBINE, focus="gate")
     rank = int(owner.numbers[0, -1])
     offered = guide.rank_choices(rank, [*range(guide.ranks)])
-    return card("One rank answers, the others add zeros", text, sync.index, COMPUTE, focus="partial",
+    return card("One rank answers, the others add zeros", text, sync.index, COMPUTE, t=0, focus="weights",
                 question=f"Which rank holds the row of {word}?", choices=[f"rank {r}" for r in offered],
                 answer=offered.index(rank), reveal=f"Rank {rank}.")
 

@@ -1,7 +1,8 @@
 """What lies behind one sync point, in words."""
 from minitp.trace.wording import duration, size
-from minitp.view.detail import detail, pass_name
+from minitp.view.detail import detail
 from minitp.view.reading import PlayReader
+from minitp.view.text import pass_name
 
 
 def test_the_details_are_the_numbers_of_the_play(tiny_play):
@@ -23,8 +24,8 @@ def test_a_broken_sync_says_so(tiny_play):
     assert "skipped on purpose" in detail(PlayReader(play), 0)["facts"][0]["value"]
 
 
-def test_a_pass_goes_by_its_phase_token_and_word(tiny_play):
+def test_a_pass_goes_by_its_token_and_word(tiny_play):
     reader = PlayReader(tiny_play)
     names = [pass_name(reader, i) for i in range(len(tiny_play["passes"]["first"]))]
-    starts = "load", "prefill, token 0", "decode, token 1"
+    starts = "load", "prompt → first token", "token 2"
     assert all(name.startswith(start) for name, start in zip(names, starts, strict=False))

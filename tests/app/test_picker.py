@@ -50,6 +50,14 @@ def test_the_newest_run_is_shown_and_another_can_be_chosen(page, runs, tiny_trac
     assert "tiny on 2 ranks (threads)" in app.sidebar.selectbox[0].options[0]
 
 
+def test_runs_that_read_alike_are_told_apart_by_their_files(page, runs, tiny_trace):
+    for name in ("one.json", "two.json"):
+        tiny_trace.write(runs / name)
+        os.utime(runs / name, (10**9, 10**9))
+    options = page(shows).sidebar.selectbox[0].options
+    assert len(set(options)) == 2 and any("one.json" in option for option in options)
+
+
 @pytest.mark.parametrize("asked", ["../secret.json", "/etc/passwd", "gone.json", "", "<script>", ".hidden.json",
                                    "link.json", "folder.json"])
 def test_the_address_names_a_run_of_the_list_and_nothing_else(page, runs, tiny_trace, asked):

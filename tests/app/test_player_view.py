@@ -139,7 +139,7 @@ def test_a_theme_change_restyles(watch, tiny_play):
 
 def test_a_copied_link_leads_to_the_same_state(watch, tiny_play):
     page = watch(tiny_play)
-    asked = press(page, "ArrowRight", "ArrowRight", "Shift+ArrowRight", ",", "c")
+    asked = press(page, "ArrowRight", "ArrowRight", "Shift+ArrowRight", ",", "c", "x", "a")
     page.evaluate("navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }")
     page.click("[data-act=link]")
     page.wait_for_function("window.copied")
@@ -148,6 +148,8 @@ def test_a_copied_link_leads_to_the_same_state(watch, tiny_play):
     settle(again)
     assert state_of(again) == asked
     assert again.text_content(".caption") == page.text_content(".caption")
+    assert again.get_attribute("[data-act=cut]", "aria-pressed") == "false"
+    assert again.text_content("[data-act=toggle]") == page.text_content("[data-act=toggle]") == "Activate, then add"
 
 
 @pytest.mark.parametrize("fragment", ["#token=999999999&sync=7777&phase=9&clock=never", "#token=-1&sync=1e9",

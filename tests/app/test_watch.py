@@ -27,12 +27,15 @@ def test_the_player_gets_the_run_and_no_place(watch_page, tiny_play):
 
 
 def test_an_address_names_a_place(watch_page, tiny_play):
-    seek = sent(watch_page(token="2", sync="3", phase="1", clock="measured"))["seek"]
-    assert seek == {"n": 0, "sync": tiny_play["passes"]["first"][2] + 3, "phase": 1, "clock": "measured"}
+    seek = sent(watch_page(token="2", sync="3", phase="1", clock="measured", cut="0", toggle="before"))["seek"]
+    assert seek == {"n": 0, "sync": tiny_play["passes"]["first"][2] + 3, "phase": 1, "clock": "measured", "cut": 0,
+                    "toggle": "before"}
 
 
 @pytest.mark.parametrize("query", [{"token": "99"}, {"token": "-1"}, {"sync": "1e9"}, {"token": "1", "sync": "6"},
-                                   {"phase": "4", "token": "1"}, {"clock": "<b>", "token": "1"}, {"sync": "9" * 5000}])
+                                   {"phase": "4", "token": "1"}, {"cut": "2", "sync": "1"},
+                                   {"toggle": "<b>", "sync": "1"},
+                                   {"clock": "<b>", "token": "1"}, {"sync": "9" * 5000}])
 def test_any_other_address_is_mended_with_a_word(watch_page, tiny_play, query):
     at = watch_page(**query)
     assert not at.exception and len(at.info) == 1

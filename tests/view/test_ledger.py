@@ -81,6 +81,11 @@ def test_control_and_broken_events_stand_apart():
     assert sum(line.recorded[0] for line in found.lines) == 2          # control isn't counted with the others
 
 
+def test_skipped_syncs_are_no_sync_points_that_were_made():
+    found = Ledger.of(Timeline.of(tiny_run("--break", "layers.0.mlp.down")))
+    assert "3 passes: 18 sync points, 3 of them skipped on purpose." in found.formula and not found.differences
+
+
 def test_waiting_and_rows_are_the_summary(real):
     found = Ledger.of(Timeline.of(real))
     assert [row.key for row in found.per_phase] == ["load", "prefill", "decode"]

@@ -6,6 +6,7 @@ import pytest
 from minitp.trace import Timeline
 from minitp.trace.summary import stragglers
 from minitp.trace.wording import duration, size
+from minitp.view.cards import Guide
 from tests.view.test_text import broken
 from tests.view.view_runs import RUNS, read, run
 
@@ -84,6 +85,24 @@ def test_the_rank_that_answers_holds_the_row():
     others = [rank for rank in range(5) if not slots["in", rank].numbers.any()]
     assert len(others) == 4 and f"rank {card['answer']}" == card["choices"][card["answer"]]
     assert card["answer"] not in others
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_card_answers_a_later_question(name):
+    reader = read(run(**RUNS[name]))
+    tour = reader.play["tour"]
+    for i, card in enumerate(tour):
+        if not (card["question"] or "").startswith("Which rank"):
+            continue
+        assert card["phase"] == 0 and (card["t"] == 0 or "last" in card["question"])
+        assert all(before["sync"] != card["sync"] or before["phase"] == 0 for before in tour[:i])
+
+
+@pytest.mark.parametrize(("there", "answer"), [(8, 7), (9, 8), (20, 3), (20, 17), (3, 0)])
+def test_the_ranks_offered_do_not_give_the_answer_away(there, answer):
+    guide = Guide(read(run(**RUNS["uneven heads"])))
+    offered = guide.rank_choices(answer, [*range(there)])
+    assert answer in offered and offered == [*range(offered[0], offered[0] + min(there, 8))]
 
 
 def test_numbers_on_cards_are_those_of_the_run():

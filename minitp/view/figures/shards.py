@@ -123,5 +123,5 @@ def totals_figure(sums: Totals) -> go.Figure:
                          legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0,
                                  "traceorder": "normal"})
     figure.update_xaxes(title="rank", tickmode="linear" if len(ranks) <= 16 else "auto", fixedrange=True)
-    figure.update_yaxes(title="bytes", tickformat=".3s", fixedrange=True)
+    figure.update_yaxes(tickformat="~s", ticksuffix="B", fixedrange=True)
     return figure

@@ -115,5 +115,5 @@ def cutting_figure(found: Cutting, *, ink: str = INK["light"]) -> go.Figure:
                            marker={"size": sizes, "color": ink, "symbol": "diamond"}, hovertext=texts, hoverinfo="text")
     laid_out(figure, 400, legend=4)
     figure.update_xaxes(type="log", title="ranks", tickvals=[2**k for k in range(len(ranks).bit_length())])
-    figure.update_yaxes(type="log", dtick="D2", title=f"{unit} per token (model)")
+    figure.update_yaxes(type="log", dtick="D2", tickformat="~r", title=f"{unit} per token (model)")
     return figure

@@ -29,7 +29,9 @@ function actionOf(event) {
 
 function listen(root, act, extra) {
   root.addEventListener("keydown", event => {
-    const action = actionOf(event);
+    const isDetail = event.key === "Enter" && event.target === root;
+    const action = isDetail ? null : actionOf(event);
+    if (isDetail) extra.detail();
     if (!action) return;
     event.preventDefault();
     event.stopPropagation();                           // the page around has keys of its own

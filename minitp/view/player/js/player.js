@@ -117,6 +117,7 @@ function extraButtons(parts, model, act, host, view) {
   return {
     tour: () => act({ type: "card", index: act.state().card ?? 0 }),
     "card-next": () => card(1), "card-back": () => card(-1), "card-leave": () => act({ type: "card", index: null }),
+    detail: () => act.open(act.state().sync),
     png: () => save("png"), svg: () => save("svg"),
     link: async () => tell(await copyText(host.link(keysOf(model, act.state())))),
   };

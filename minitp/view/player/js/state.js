@@ -85,12 +85,14 @@ function layerBy(model, state, by) {
   return { playing: false };
 }
 
-function seek(model, state, { sync, phase, t, clock }) {
+function seek(model, state, { sync, phase, t, clock, cut, toggle }) {
   const to = { sync: clamp(Math.trunc(finite(sync, state.sync)), 0, model.n - 1) };
   if (Number.isFinite(phase)) {
     Object.assign(to, { phase: clamp(Math.trunc(phase), 0, 3), t: clamp(finite(t, 1), 0, 1) });
   }
   if (clock) to.clock = clock === "measured" ? "measured" : "steps";
+  if (cut === 0 || cut === 1) to.cut = cut;
+  if (toggle) to.toggle = toggle === "before" ? "before" : "after";
   return to;
 }
 
@@ -105,8 +107,7 @@ function openCard(model, state, index) {
   if (index === null) return { card: null };
   const number = clamp(index, 0, model.tour.length - 1), card = model.tour[number];
   if (!card) return {};
-  const cut = card.cut === 0 || card.cut === 1 ? { cut: card.cut } : {};
-  return { ...seek(model, state, { ...card, t: 1 }), ...cut, card: number, playing: false, pinned: null };
+  return { ...seek(model, state, { t: 1, ...card }), card: number, playing: false, pinned: null };
 }
 
 function samePin(one, other) {

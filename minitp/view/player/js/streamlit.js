@@ -50,7 +50,8 @@ function resume(kept, signature, { n }) {
   try {
     const { seen, state } = JSON.parse(sessionStorage.getItem(`minitp ${signature}`)) || {};
     if (!state || (n !== undefined && seen !== n)) return;
-    kept.player.act({ type: "seek", sync: state.sync, phase: state.phase, t: state.t, clock: state.clock, jump: true });
+    const { sync, phase, t, clock, cut, toggle } = state;
+    kept.player.act({ type: "seek", sync, phase, t, clock, cut, toggle, jump: true });
     kept.seen = seen;
   } catch {
     return;
