@@ -96,8 +96,8 @@ def _picture(play: dict[str, Any], seek: dict[str, Any], opened: Opened) -> None
     if key in st.session_state:
         _details(detail(PlayReader(play), st.session_state[key]))
     else:
-        st.caption("Click a bead, a gate or a tick of the timeline, or press Enter in the picture, for its shapes, bytes, times "
-                   "and line of code.")
+        st.caption("Click a bead, a gate or a tick of the timeline, or press Enter in the picture, for its shapes, "
+                   "bytes, times and line of code.")
 
 
 def _write_place(play: dict[str, Any], sync: int) -> None:
