@@ -186,7 +186,7 @@ class RunManager:
     def _watch(self, run: Run, job: ChildJob, work: Path) -> None:
         code = 1
         try:
-            code = job.wait()
+            code = job.wait()                  # 0: it was through before a stop could reach it
             if code == 0:
                 run.trace = _keep(work / "trace.json.gz", run)
         except OSError as error:
@@ -194,7 +194,7 @@ class RunManager:
             run.say(f"minitp: error: the trace can't be kept: {error}\n".encode())
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            run.end("stopped" if job.was_stopped else "failed" if code else "done", code)
+            run.end("done" if code == 0 else "stopped" if job.was_stopped else "failed", code)
 
     def _work_folder(self) -> Path:
         """A hidden folder in the runs folder: from there a trace is moved in one step. Those of dead processes go."""
