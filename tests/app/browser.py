@@ -45,22 +45,37 @@ def chromium() -> Iterator[Any]:
         yield browser
 
 
+@pytest.fixture(scope="session")
+def _windows(chromium) -> Iterator[Callable[..., Any]]:
+    """A browser window for each set of settings, made once: a new one takes longer than most tests."""
+    made: dict[tuple, Any] = {}
+
+    def window(width: int, scheme: str, calm: bool) -> Any:
+        key = width, scheme, calm
+        if key not in made:
+            made[key] = chromium.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme,
+                                             reduced_motion="reduce" if calm else "no-preference")
+        return made[key]
+
+    yield window
+    for context in made.values():
+        context.close()
+
+
 @pytest.fixture
-def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
+def watch(_windows, tmp_path) -> Iterator[Callable[..., Any]]:
     """watch(play, width=, scheme=, fragment=, calm=, ready=) → a page with the player alone, its console clean.
 
     The player's functions are names of the window there, for tests that ask what only the script knows.
     """
-    contexts, said = [], []
+    pages, said = [], []
 
     def opened(play: dict[str, Any], *, width: int = 1400, scheme: str = "light", fragment: str = "",
                calm: bool = True, ready: str = ".player[data-state*=token]") -> Any:
-        file = tmp_path / f"{len(contexts)}.html"
+        file = tmp_path / f"{len(pages)}.html"
         file.write_text(player_page(play), "utf-8")
-        context = chromium.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme,
-                                       reduced_motion="reduce" if calm else "no-preference")
-        contexts.append(context)
-        page = context.new_page()
+        page = _windows(width, scheme, calm).new_page()
+        pages.append(page)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(file.as_uri() + fragment)
@@ -68,8 +83,8 @@ def watch(chromium, tmp_path) -> Iterator[Callable[..., Any]]:
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert said == [], said
 
 

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from minitp.trace import Trace
-from tests.app.browser import chromium, scatter_trace, tiny_play, tiny_run_file, watch  # noqa: F401  (found by name)
+from tests.app.browser import (  # noqa: F401  (a fixture is found by its name)
+    _windows,
+    chromium,
+    scatter_trace,
+    tiny_play,
+    tiny_run_file,
+    watch,
+)
 from tests.app.real_runs import tiny_run
 from tests.needs import missing
 

@@ -117,7 +117,7 @@ def test_scrubbing_to_a_sync_equals_stepping_there(watch, tiny_play):
 
 
 def evenly(play):
-    """The play with 100 µs for every sync: 60 µs of compute, 20 µs of waiting but for the last rank, 20 µs of moving."""
+    """The play with 100 µs for every sync: 60 of compute, 20 of waiting but for the last rank, 20 of moving."""
     passes, ranks = play["syncs"]["pass"], play["run"]["ranks"]
     place = np.array([k - play["passes"]["first"][at] for k, at in enumerate(passes)])
     times = 100_000 * place[:, None, None] + np.array([0, 60_000, 80_000, 100_000, 0])

@@ -11,7 +11,7 @@ function describeMoment(model, state) {
 }
 
 function stageWords(sync, moment) {
-  if (moment.cut < 1) return "The whole matrices are shown, in their owners' colours, as they are cut.";
+  if (moment.cut < 1) return "The whole matrices are shown, in their owners' colors, as they are cut.";
   if (sync.broken) return "The sum is skipped: each rank takes its own partial for the whole.";
   if (moment.phase === COMPUTE) return "The ranks compute.";
   if (moment.phase === ARRIVING) return `${moment.arrived} of ${moment.needed} have arrived.`;

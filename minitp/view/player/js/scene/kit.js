@@ -1,21 +1,19 @@
-// What scenes are made with: blocks of this sync's arrays and weights, at a size that fits, in the theme's colours.
+// What scenes are made with: blocks of this sync's arrays and weights, at a size that fits, in the theme's colors.
 
+/**
+ * Sizes in px. vec: width of a vector; row, rows: height of a row alone, of one among several; cell, tall, wide: of a
+ * matrix's cell, and of a matrix at most; lead: gap for an arrow; gate, gutter: widths; label: of a vector's name.
+ */
+const SIZES = ["name", "vec", "row", "rows", "cell", "tall", "wide", "lead", "gate", "gutter", "label"];
 const LEVELS = [
-  { name: "grand", vec: 224, row: 18, rows: 14, cell: 8, tall: 112, wide: 224, lead: 40, gate: 144, gutter: 136,
-    label: 36 },
-  { name: "wide", vec: 160, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 120, gutter: 136,
-    label: 36 },
-  { name: "roomy", vec: 128, row: 16, rows: 11, cell: 6, tall: 112, wide: 144, lead: 30, gate: 112, gutter: 136,
-    label: 36 },
-  { name: "middle", vec: 104, row: 14, rows: 10, cell: 5, tall: 96, wide: 112, lead: 24, gate: 104, gutter: 128,
-    label: 36 },
-  { name: "small", vec: 88, row: 14, rows: 10, cell: 4, tall: 96, wide: 96, lead: 20, gate: 92, gutter: 120,
-    label: 34 },
-  { name: "tight", vec: 64, row: 12, rows: 10, cell: 3, tall: 96, wide: 80, lead: 16, gate: 84, gutter: 120,
-    label: 32 },
-  { name: "least", vec: 48, row: 12, rows: 8, cell: 2.5, tall: 80, wide: 56, lead: 14, gate: 76, gutter: 118,
-    label: 30 },
-];
+  ["grand", 224, 18, 14, 8, 112, 224, 40, 144, 136, 36],
+  ["wide", 160, 16, 11, 6, 112, 144, 30, 120, 136, 36],
+  ["roomy", 128, 16, 11, 6, 112, 144, 30, 112, 136, 36],
+  ["middle", 104, 14, 10, 5, 96, 112, 24, 104, 128, 36],
+  ["small", 88, 14, 10, 4, 96, 96, 20, 92, 120, 34],
+  ["tight", 64, 12, 10, 3, 96, 80, 16, 84, 120, 32],
+  ["least", 48, 12, 8, 2.5, 80, 56, 14, 76, 118, 30],
+].map((row) => Object.fromEntries(row.map((value, i) => [SIZES[i], value])));
 const OUTLINE_LANES = 5, BARE_LANES = 9;   // from so many ranks on: outlines only; lanes and gate only
 
 /** The level with what follows from the number of ranks: more lanes, less in each. */
@@ -25,84 +23,83 @@ function levelFor(level, ranks) {
   return level;
 }
 
+/** What the scenes of one sync draw with. `know(node, what, box)` tells the pointer what a node is. */
 function sceneKit(model, sync, look, level, know) {
   const ranks = Array.from({ length: model.ranks }, (_, rank) => rank);
   const kit = { model, sync, look, level, know, ranks, config: model.run.model ?? {}, alone: ranks.length === 1 };
+
   /** The state of a column in words; with one rank alone everything is whole. */
   kit.says = (state) => (kit.alone ? "whole: one rank alone" : state);
-  /** The largest magnitude of a slot over all ranks: one scale, so that hues compare. */
-  kit.largest = (slot) => Math.max(0, ...ranks.concat(-1).map((rank) => sync.slot(slot, rank)?.max ?? 0));
+
+  /** A rank's array, or the one that is the same on all. */
   kit.slot = (slot, rank) => sync.slot(slot, rank) ?? sync.slot(slot, -1);
 
-  /** A vector of a slot. o: state, stage or when, width, words (where there are no values), symbol. */
-  kit.vec = (slot, rank, asked) => {
-    const array = kit.slot(slot, rank), o = kit.alone ? { ...asked, state: "whole" } : asked;
-    return vectorBlock(kit, {
-      array, rank, key: `${slot}${rank}`, largest: kit.largest(slot), width: level.vec,
-      what: { kind: o.kind ?? "vector", rank, slot, symbol: o.symbol ?? slot, state: o.state, axis: array?.axis,
-        shape: array?.shape ?? sync.shape },
-      ...o,
-    });
-  };
+  /** The shape of the first rank that has this slot. */
+  kit.slotShape = (slot) => ranks.map((rank) => sync.slot(slot, rank)?.shape).find(Boolean);
 
-  /** A vector whose cells are at most `most` px wide, as wide as a rank's share of `level.vec` asks. */
-  kit.share = (slot, rank, o, most = 6) => {
-    const array = kit.slot(slot, rank);
-    return kit.vec(slot, rank, { width: array?.cols ? Math.min(level.vec, array.cols * most) : level.vec / 2, ...o });
-  };
-
-  /** An array with a row per head: rows of cells up to `most` px wide, few or many positions in the same room. */
-  kit.perHead = (slot, rank, o, most = 8) => {
-    const array = kit.slot(slot, rank), room = Math.min(level.vec, 96), alike = ["q", "k", "v",
-      "heads"];      // one head size
-    const cols = Math.max(...(alike.includes(slot) ? alike : [slot]).map((name) => kit.slot(name, rank)?.cols ?? 0));
-    return kit.vec(slot, rank, { width: array?.cols ? Math.min(room, cols * most) : room / 2, rowHeight: level.rows,
-      ...o });
-  };
+  /** The largest magnitude of a slot over all ranks: one scale, so that hues compare. */
+  kit.largest = (slot) => Math.max(0, ...[...ranks, -1].map((rank) => sync.slot(slot, rank)?.max ?? 0));
 
   /** Whether a rank has this slot: false where others have it and it has not, null where nobody has. */
   kit.owns = (slot, rank) => (kit.slot(slot, rank) ? true : ranks.some((r) => sync.slot(slot, r)) ? false : null);
 
   /** How many query heads a rank holds, from its slice of W q; null where that isn't known. */
   kit.headCount = (rank) => {
-    const part = partOf(model, `layers.${Math.max(0, sync.layer)}.attention.qkv.weight`, 0, rank);
+    const part = partOf(model, `layers.${sync.layer}.attention.qkv.weight`, 0, rank);
     return part ? (part.at[0][1] - part.at[0][0]) / kit.config.head_size : null;
   };
 
-  /**
-   * The shards of some logical matrices, as Wᵀ, one list per rank: [[block…]…]. `wanted`: [{name: physical, part}].
-   * All have one cell size. A rank that owns nothing of it has an empty frame that says so.
-   */
-  kit.weights = (wanted, stage, o = {}) => {
-    const found = wanted.map((one) => ranks.map((rank) => partOf(model, one.name, one.part, rank, o.upright)));
-    const known = found.flat().filter((part) => part?.sides?.rows && part.sides.cols);
-    const most = (pick) => Math.max(1, ...known.map((part) => pick(part.sides))),
-      room = (o.wide ?? level.wide) / (o.beside ? wanted.length : 1);
-    const fit = Math.min(level.cell, level.tall / most((sides) => sides.rows)), cell = fit > 1
-      ? Math.floor(2 * fit) / 2 : fit;
-    const cols = most((sides) => sides.cols), narrow = Math.min(Math.max(cell, Math.min(level.cell, 40 / cols)),
-      room / cols);
-    return ranks.map((rank) => wanted.map((one, i) => {
-      const part = found[i][rank];
-      if (part && part.empty) {
-        return wordsBlock(kit, { text: "owns none", state: "empty", rank, stage, width: 72, height: 24, muted: true });
-      }
-      const array = part?.array, sizes = part?.sides ? { w: part.sides.cols * narrow, h: part.sides.rows * cell }
-        : { w: level.outlines ? 48 : Math.min(64, room), h: Math.min(level.tall, 64) };
-      return matrixBlock(kit, {
-        ...sizes, array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard",
-          key: `${one.name}|${part?.name}|${rank}`,
-        largest: Math.max(0, ...found[i].map((p) => p?.array?.max ?? 0)), words: array || level.outlines ? ""
-          : one.label,
-        marks: o.marks?.(rank, part), sweeps: o.sweeps,
-        whole: part && { name: part.name, label: one.label, shape: part.shape, at: part.at, column: i,
-          upright: Boolean(o.upright) },
-        what: part && { kind: "shard", rank, name: part.name, symbol: one.label, axis: axisWords(part, o.upright),
-          state: "shard", shape: sidesOf(part, o.upright) },
-      });
-    }));
+  /** A vector of a slot. o: state, stage or when, width, symbol, kind (term, out). */
+  kit.vec = (slot, rank, o) => {
+    const array = kit.slot(slot, rank), state = kit.alone ? "whole" : o.state, { kind = "vector", symbol = slot } = o;
+    const what = { kind, rank, slot, symbol, state, axis: array?.axis, shape: array?.shape ?? sync.shape };
+    const base = { array, rank, key: `${slot}${rank}`, largest: kit.largest(slot), width: level.vec };
+    return vectorBlock(kit, { ...base, ...o, what, state });
   };
+
+  /** A vector whose cells are at most `most` px wide: a shard is as wide as it is long. */
+  kit.share = (slot, rank, o, most = 6) => {
+    const cols = kit.slot(slot, rank)?.cols;
+    return kit.vec(slot, rank, { width: cols ? Math.min(level.vec, cols * most) : level.vec / 2, ...o });
+  };
+
+  /** An array with a row per head; those of one head size are equally wide. */
+  kit.perHead = (slot, rank, o, most = 8) => {
+    const room = Math.min(level.vec, 96), there = kit.slot(slot, rank)?.cols, alike = ["q", "k", "v", "heads"];
+    const slots = alike.includes(slot) ? alike : [slot];
+    const cols = Math.max(...slots.map((name) => kit.slot(name, rank)?.cols ?? 0));
+    return kit.vec(slot, rank, { width: there ? Math.min(room, cols * most) : room / 2, rowHeight: level.rows, ...o });
+  };
+
+  kit.weights = (wanted, stage, o) => weightBlocks(kit, wanted, stage, o);
   return kit;
+}
+
+/**
+ * The shards of some logical matrices, as Wᵀ, one list per rank: [[block…]…]. wanted: [{name: physical, part, label}].
+ * All have one cell size; `beside`: they share the width. A rank that owns nothing has an empty frame that says so.
+ */
+function weightBlocks(kit, wanted, stage, { beside = false, upright = false, sweeps = true, marks } = {}) {
+  const { level } = kit, room = level.wide / (beside ? wanted.length : 1);
+  const found = wanted.map((one) => kit.ranks.map((rank) => partOf(kit.model, one.name, one.part, rank, upright)));
+  const sides = found.flat().map((part) => part?.sides).filter((side) => side?.rows && side.cols);
+  const rows = Math.max(1, ...sides.map((side) => side.rows)), cols = Math.max(1, ...sides.map((side) => side.cols));
+  const fit = Math.min(level.cell, level.tall / rows), high = fit > 1 ? Math.floor(2 * fit) / 2 : fit;
+  const wide = Math.min(Math.max(high, Math.min(level.cell, 40 / cols)), room / cols);
+  const unknown = { w: level.outlines ? 48 : Math.min(64, room), h: Math.min(level.tall, 64) };
+  return kit.ranks.map((rank) => wanted.map(({ name, label }, i) => {
+    const part = found[i][rank], side = part?.sides;
+    const size = side ? { w: side.cols * wide, h: side.rows * high } : unknown;
+    if (part?.empty) return emptyBlock(kit, rank, "owns none", stage, 72);
+    return matrixBlock(kit, {
+      ...size, array: part?.array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard",
+      key: `${name}|${part?.name}|${rank}`, largest: Math.max(0, ...found[i].map((other) => other?.array?.max ?? 0)),
+      words: part?.array || level.outlines ? "" : label, marks: marks?.(rank, part), sweeps,
+      whole: part && { name: part.name, label, shape: part.shape, at: part.at, upright },
+      what: part && { kind: "shard", rank, name: part.name, symbol: label, axis: axisWords(part, upright),
+        state: "shard", shape: sidesOf(part, upright) },
+    });
+  }));
 }
 
 /**
@@ -119,8 +116,8 @@ function partOf(model, name, index, rank, upright = false) {
   if (part.at.some(([low, high]) => high <= low)) return { ...found, empty: true };
   const before = sizes.slice(0, index).reduce((a, b) => a + b, 0);
   const from = Math.round(weight.rows * before / all), to = Math.round(weight.rows * (before + sizes[index]) / all);
-  const own = rowsOf(weight, from, to), array = upright ? own : transposed(own);
-  return weight.at ? { ...found, array, sides: array } : { ...found, array: null, sides: array };
+  const own = rowsOf(weight, from, to), sides = upright ? own : transposed(own);
+  return { ...found, sides, array: weight.at ? sides : null };
 }
 
 const sidesOf = (part, upright) => {

@@ -1,74 +1,58 @@
-// One lane per rank: its colour, its name, what it does right now in words, hatched while it waits.
+// One lane per rank: its color, its name, what it does right now in words, hatched while it waits.
 
 /** {frame(moment, lit)}: the lanes' grounds, names and states. */
 function lanesInto(parent, kit, layout) {
-  const { look, level, sync } = kit, room = level.gutter - (level.bare ? 68 : 20);
-  const nodes = layout.lanes.map((lane, rank) => {
-    const group = svgNode(parent, "g", {}), middle = lane.h / 2, bare = level.bare;
-    moveTo(group, EDGE, lane.y);
-    svgNode(group, "rect", { width: layout.laneWidth, height: lane.h, rx: 6, fill: rankHue(rank),
-      "fill-opacity": 0.07 });
-    const hatch = svgNode(group, "rect", { x: layout.corridor.x - EDGE, y: 0, width: Math.max(0, layout.corridor.w),
-      height: lane.h,
-      fill: `url(#${HATCH})`, opacity: 0 });
-    const edge = svgNode(group, "rect", { width: 6, height: lane.h, rx: 3, fill: rankHue(rank) });
-    svgNode(group, "text", { x: 16, y: bare ? middle + 4 : middle - 4, "font-size": bare ? SMALL : LARGE,
-      "font-weight": 600,
-      fill: look.ink }, `rank ${rank}`);
-    const status = svgNode(group, "text", { x: bare ? 68 : 16, y: bare ? middle + 4 : middle + 14, "font-size": SMALL,
-      fill: look.muted }, "");
-    kit.know(group, { kind: "lane", rank }, { plain: true });
+  const { look, level, sync } = kit, { bare } = level, room = level.gutter - (bare ? 68 : 20);
+  const nodes = layout.lanes.map(({ y, h }, rank) => {
+    const group = groupInto(parent, EDGE, y), middle = h / 2, hue = rankHue(rank), { corridor } = layout;
+    rectInto(group, 0, 0, layout.laneWidth, h, { rx: 6, fill: hue, "fill-opacity": 0.07 });
+    const hatched = { fill: `url(#${HATCH})`, opacity: 0 };
+    const hatch = rectInto(group, corridor.x - EDGE, 0, Math.max(0, corridor.w), h, hatched);
+    const edge = rectInto(group, 0, 0, 6, h, { rx: 3, fill: hue });
+    textInto(group, look, 16, middle + (bare ? 4 : -4), `rank ${rank}`, { size: bare ? SMALL : LARGE, bold: true });
+    const status = textInto(group, look, bare ? 68 : 16, middle + (bare ? 4 : 14), "", { muted: true });
+    kit.know(group, { kind: "lane", rank });
     return { group, hatch, edge, status };
   });
   return { frame(moment, lit) {
-    nodes.forEach((node, rank) => {
-      putText(node.status, fitText(statusOf(sync, moment, rank), room, SMALL, look.font));
-      put(node.hatch, "opacity", isWaiting(sync, moment, rank) ? 0.8 : 0);
-      put(node.edge, "width", lit === rank ? 10 : 6);
-      put(node.group, "opacity", between(moment.cut, 0.35, 0.8));
+    nodes.forEach(({ group, hatch, edge, status }, rank) => {
+      putText(status, fitText(statusOf(sync, moment, rank), room, SMALL, look.font));
+      put(hatch, "opacity", isWaiting(sync, moment, rank) ? 0.8 : 0);
+      put(edge, "width", lit === rank ? 10 : 6);
+      put(group, "opacity", between(moment.cut, 0.35, 0.8));
     });
   } };
 }
 
-/** Symbol, shape and state word above each column: [{column, x, w, top, lines}]. */
-function headingsInto(parent, kit, places) {
-  const { look } = kit;
-  for (const { column, x, w, top = 0, lines = 3 } of places) {
-    const group = svgNode(parent, "g", {});
-    moveTo(group, x, top);
-    svgNode(group, "text", { x: 0, y: 20, "font-size": LARGE, "font-weight": 600, fill: look.ink },
-      fitText(textWidth(column.symbol, LARGE, look.font, true) > w ? column.short ?? column.symbol : column.symbol, w,
-        LARGE, look.font, true));
-    headingLines(kit, column, w, lines).forEach((line, i) => svgNode(group, "text", { x: 0, y: 36 + 13 * i,
-      "font-size": SMALL,
-      fill: look.muted }, line));
-    kit.know(group, { kind: "heading", focus: column.focus ?? column.id }, { plain: true });
-  }
+/** Symbol, shape and state word above a column, at (x, y) in `w` px and at most `most` lines below the symbol. */
+function headingInto(parent, kit, column, { x, y = 0, w, most = 3 }) {
+  const { look } = kit, group = groupInto(parent, x, y), fits = textWidth(column.symbol, LARGE, look.font, true) <= w;
+  const symbol = fits ? column.symbol : column.short ?? column.symbol;
+  textInto(group, look, 0, 20, symbol, { size: LARGE, bold: true, room: w });
+  linesInto(group, look, 0, 36, headingLines(kit, column, w, most), 13, { muted: true });
+  kit.know(group, { kind: "heading", focus: column.focus });
 }
 
-/** Shape and state of a column as at most `most` lines. */
+/** Shape and state of a column as at most `most` lines; the state's first word alone where there is no more room. */
 function headingLines(kit, column, w, most) {
-  const font = kit.look.font, state = wrapText(column.state ?? "", w, SMALL, font);
-  const lines = [...wrapText(column.shape ?? "", w, SMALL, font).slice(0, 1), ...state];
-  const shown = lines.filter(Boolean), last = shown.slice(most - 1).join(" ");
-  return shown.length > most ? [...shown.slice(0, most - 1), fitText(last, w, SMALL, font)] : shown;
+  const { font } = kit.look, lines = (text) => wrapText(text, w, SMALL, font);
+  const fits = textWidth(column.shape, SMALL, font) <= w, close = column.shape.replaceAll(" × ", "×");
+  const shape = [fits ? column.shape : fitText(close, w, SMALL, font)].filter(Boolean);
+  const all = [...shape, ...lines(column.state)];
+  return all.length <= most ? all : [...shape, ...lines(column.state.split(":")[0])].slice(0, most);
 }
 
 /** The name of the collective, how many have arrived, what it does: at (x, y) in `w` px. */
-function gateHeading(parent, kit, spec, { x, y, w }) {
-  const { look, sync } = kit;
-  svgNode(parent, "text", { x, y: y + 20, "font-size": LARGE, "font-weight": 600, fill: look.ink },
-    fitText(opWords(sync.op), w, LARGE, look.font, true));
-  const count = svgNode(parent, "text", { x, y: y + 36, "font-size": SMALL, "font-weight": 600, fill: look.ink }, "");
-  const note = svgNode(parent, "text", { x, y: y + 49, "font-size": SMALL, fill: look.muted }, "");
-  const waits = spec.rooted ? `waits for rank ${spec.root}` : "waits for all";
-  return { frame(moment) {
-    putText(count, fitText(sync.broken ? "skipped" : moment.needed === 1 ? "one rank alone"
-      : `${moment.arrived} of ${moment.needed} arrived`, w, SMALL, look.font, true));
-    putText(note, fitText(sync.broken ? "nobody waits" : moment.phase < COMBINE && moment.needed > 1 ? waits
-      : spec.gate.word, w, SMALL,
-      look.font));
+function gateHeadingInto(parent, kit, spec, { x, y, w }) {
+  const { look, sync } = kit, name = /reduce/.test(sync.op) ? `⊕ ${opName(sync.op)}` : opName(sync.op);
+  textInto(parent, look, x, y + 20, name, { size: LARGE, bold: true, room: w });
+  const count = textInto(parent, look, x, y + 36, "", { bold: true });
+  const note = textInto(parent, look, x, y + 49, "", { muted: true });
+  const waits = spec.gate.kind === "fan" ? `waits for rank ${spec.root}` : "waits for all";
+  return { frame({ arrived, needed, phase }) {
+    const alone = needed === 1, now = phase < COMBINE && !alone ? waits : spec.gate.word;
+    const came = alone ? "one rank alone" : `${arrived} of ${needed} arrived`;
+    putText(count, fitText(sync.broken ? "skipped" : came, w, SMALL, look.font, true));
+    putText(note, fitText(sync.broken ? "nobody waits" : now, w, SMALL, look.font));
   } };
 }
-
-const opWords = (op) => (/reduce/.test(op) ? `⊕ ${opName(op)}` : opName(op));

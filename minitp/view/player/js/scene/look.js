@@ -1,4 +1,4 @@
-// One colour, one meaning: hue = the rank that owns it, ink = a collective, grey = whole, hatch = waiting.
+// One color, one meaning: hue = the rank that owns it, ink = a collective, gray = whole, hatch = waiting.
 
 const HATCH = "scene-hatch";
 
@@ -13,46 +13,45 @@ function colorParts(color) {
   return [0, 1, 2].map((i) => Math.min(255, Number(numbers[i] || 0)));
 }
 
-/** `share` of the one colour over the other, as #rrggbb. */
+/** `share` of the one color over the other, as #rrggbb. */
 function blend(over, under, share) {
   const a = colorParts(over), b = colorParts(under);
   return "#" + a.map((x, i) => Math.round(mix(b[i], x, share)).toString(16).padStart(2, "0")).join("");
 }
 
-/** How a theme's colours are used. Text is ink or muted ink, never a hue: hues are too weak to read on paper. */
+/** How a theme's colors are used. Text is ink or muted ink, never a hue: hues are too weak to read on paper. */
 function lookOf(theme) {
   const ink = theme.text || "#1f2430", paper = theme.background || "#ffffff";
   return {
     ink, paper, font: theme.font || "sans-serif",
-    panel: theme.secondary || blend(ink, paper, 0.04),
     border: blend(ink, paper, 0.22),
     muted: blend(ink, paper, 0.72),
-    grey: blend(ink, paper, 0.55),
-    key: [ink, paper, theme.secondary, theme.font].join("|"),
+    gray: blend(ink, paper, 0.55),
+    key: [ink, paper, theme.font].join("|"),
   };
 }
 
 /** The outline of a block, by the state of its array. `empty` is what is not there yet. */
 function outlineOf(look, state, rank) {
-  if (state === "whole") return { stroke: look.grey, width: 1, dash: "none" };
+  if (state === "whole") return { stroke: look.gray, width: 1, dash: "none" };
   if (state === "partial") return { stroke: rankHue(rank), width: 2, dash: "5 3" };
-  if (state === "empty") return { stroke: look.grey, width: 1, dash: "1 3" };
+  if (state === "empty") return { stroke: look.gray, width: 1, dash: "1 3" };
   return { stroke: rankHue(rank), width: 2, dash: "none" };
 }
 
-const fillOf = (look, state, rank) => (state === "whole" ? look.grey : rankHue(rank));
+const fillOf = (look, state, rank) => (state === "whole" ? look.gray : rankHue(rank));
 
 /** Magnitude as opacity. A little above 0 stays visible: a cell that is there is not the same as no cell. */
-const opacityOf = (value, largest) => (largest > 0 ? 0.07 + 0.93 * Math.min(1, Math.abs(value) / largest) ** 0.8
-  : 0.07);
+function opacityOf(value, largest) {
+  return 0.07 + (largest > 0 ? 0.93 * Math.min(1, Math.abs(value) / largest) ** 0.8 : 0);
+}
 
 function hatchPattern(parent, look) {
   const pattern = svgNode(parent, "pattern", {
     id: HATCH, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)",
   });
-  svgNode(pattern, "rect", { width: 1.5, height: 6, fill: look.grey });
+  svgNode(pattern, "rect", { width: 1.5, height: 6, fill: look.gray });
 }
 
-/** An arrow head of 6 px that points right (0), down (90). */
-const arrowHead = (x, y, down) =>
-  down ? `M${x - 4} ${y - 6}L${x} ${y}L${x + 4} ${y - 6}Z` : `M${x - 6} ${y - 4}L${x} ${y}L${x - 6} ${y + 4}Z`;
+/** An arrow head of 6 px that points right. */
+const arrowHead = (x, y) => `M${x - 6} ${y - 4}L${x} ${y}L${x - 6} ${y + 4}Z`;

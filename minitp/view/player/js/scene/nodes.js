@@ -35,6 +35,29 @@ function moveTo(node, x, y, scale = 1) {
 const LARGE = 14;                       // the two sizes of type
 const SMALL = 12;
 
+/** A group, at (x, y) where given. */
+function groupInto(parent, x, y) {
+  const group = svgNode(parent, "g", {});
+  if (x !== undefined) moveTo(group, x, y);
+  return group;
+}
+
+const rectInto = (parent, x, y, width, height, more) => svgNode(parent, "rect", { x, y, width, height, ...more });
+
+/** Text with its baseline at y. o: size, bold, muted, fill, anchor (middle, end), room (px; more is cut). */
+function textInto(parent, look, x, y, text, o = {}) {
+  const size = o.size ?? SMALL, shown = o.room === undefined ? text : fitText(text, o.room, size, look.font, o.bold);
+  return svgNode(parent, "text", {
+    x, y, "font-size": size, fill: o.fill ?? (o.muted ? look.muted : look.ink),
+    ...(o.bold ? { "font-weight": 600 } : {}), ...(o.anchor ? { "text-anchor": o.anchor } : {}),
+  }, shown);
+}
+
+/** Lines of text, `step` px apart. */
+function linesInto(parent, look, x, y, lines, step, o = {}) {
+  return lines.map((line, i) => textInto(parent, look, x, y + step * i, line, o));
+}
+
 const sceneMeasure = { pen: null, widths: new Map() };
 
 /** The width of a text in px. Measured once per text: laying out must not wait for the document. */

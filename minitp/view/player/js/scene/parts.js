@@ -2,93 +2,99 @@
 
 const tokensOf = (kit) => (kit.sync.shape.length > 1 ? kit.sync.shape.at(-2) : 1);
 
+/** The input. o: slot, state, shape, words (its state in words), tokens. */
 function xColumn(kit, o = {}) {
-  const { ranks, config } = kit, state = o.state ?? "whole", tokens = o.tokens ?? tokensOf(kit), shown = kit.slot("x",
-    0)?.rows ?? tokens;
-  return { id: "x", symbol: o.symbol ?? "x",
-    shape: o.shape ?? `${tokens} × ${config.hidden}${shown < tokens ? ", last row" : ""}`,
-    state: o.words ?? "whole: after the norm", focus: "x",
-    lanes: ranks.map((rank) => kit.vec(o.slot ?? "x", rank, { state, stage: 0, symbol: o.symbol ?? "x" })) };
+  const slot = o.slot ?? "x", state = o.state ?? "whole", tokens = o.tokens ?? tokensOf(kit);
+  const last = (kit.slot("x", 0)?.rows ?? tokens) < tokens ? ", last row" : "";
+  return {
+    symbol: "x", shape: o.shape ?? `${tokens} × ${kit.config.hidden}${last}`, state: o.words ?? "whole: after the norm",
+    focus: "x", lanes: kit.ranks.map((rank) => kit.vec(slot, rank, { state, stage: 0, symbol: "x" })),
+  };
 }
 
 /** The sizes of the ranks' shares of a matrix along `axis` of the stored array, in words: 16, or 14 or 13. */
-function shareSizes(kit, wanted, axis) {
-  const sizes = kit.ranks.map((rank) => {
-    const part = partOf(kit.model, wanted[0].name, wanted[0].part, rank);
-    return part && part.at[axis][1] - part.at[axis][0];
-  }).filter((size) => Number.isInteger(size));
-  const different = [...new Set(sizes)];
-  return different.length > 3 ? `${Math.min(...different)}–${Math.max(...different)}` : different.join(" or ")
-    || "its part";
+function shareSizes(kit, [matrix], axis) {
+  const parts = kit.ranks.map((rank) => partOf(kit.model, matrix.name, matrix.part, rank)).filter(Boolean);
+  const sizes = [...new Set(parts.map((part) => part.at[axis][1] - part.at[axis][0]))];
+  if (sizes.length > 3) return `${Math.min(...sizes)}–${Math.max(...sizes)}`;
+  return sizes.join(" or ") || "its part";
 }
 
 /** What a rank that owns nothing of a layer has to show. */
-const nothingBlock = (kit, rank, stage) =>
-  wordsBlock(kit, { text: "owns none", state: "empty", rank, stage, width: 80, height: 24, muted: true });
+const nothingBlock = (kit, rank, stage) => emptyBlock(kit, rank, "owns none", stage);
 
 /** The last column before a sum: what each rank offers, and is not the answer yet. */
 function partialColumn(kit, symbol, stage, o = {}) {
-  const { sync, ranks } = kit;
-  return { id: "partial", symbol: `${symbol} partial`, lead: "→", shape: shapeWords(sync.shape), focus: "partial",
-    state: kit.says("partial: not the answer yet"), ...o,
-    lanes: ranks.map((rank) => kit.vec("in", rank, { state: "partial", stage, symbol: `partial ${symbol}`,
-      kind: "term" })) };
+  const vector = (rank) => kit.vec("in", rank, { state: "partial", stage, symbol: `partial ${symbol}`, kind: "term" });
+  return {
+    symbol: `${symbol} partial`, lead: "→", shape: shapeWords(kit.sync.shape), focus: "partial",
+    state: kit.says("partial: not the answer yet"), lanes: kit.ranks.map(vector), ...o,
+  };
 }
 
 /** The last column before pieces are laid side by side: each rank's is final, and only a part. */
 function shardColumn(kit, symbol, stage, o = {}) {
-  const { sync, ranks } = kit, shapes = ranks.map((rank) => sync.slot("in", rank)?.shape).filter(Boolean);
-  return { id: "shard", symbol: `${symbol} shard`, lead: "→", focus: "partial",
-    shape: shapes.length ? shapeWords(shapes[0]) : "", state: kit.says("shard: final, only a part"), ...o,
-    lanes: ranks.map((rank) => kit.share("in", rank, { state: "shard", stage, symbol, kind: "term" })) };
+  const vector = (rank) => kit.share("in", rank, { state: "shard", stage, symbol, kind: "term" });
+  return {
+    symbol: `${symbol} shard`, lead: "→", shape: shapeWords(kit.slotShape("in")), focus: "partial",
+    state: kit.says("shard: final, only a part"), lanes: kit.ranks.map(vector), ...o,
+  };
 }
 
 /** After a sum: y on every rank, the residual added, and what it feeds. */
 function sumEnd(kit, symbol) {
-  const { sync, ranks, level } = kit, broken = Boolean(sync.broken), state = broken ? "partial" : "whole";
+  const { sync, ranks, level } = kit, state = sync.broken ? "partial" : "whole";
   const streams = ["attention", "mlp", "block"].includes(sync.part) && !level.bare;
   const after = (from, to) => (at) => (at.moment.phase < AFTER ? 0 : between(at.moment.feed, from, to));
   const out = (rank) => kit.vec("out", rank, { state, when: (at) => at.release, symbol, kind: "out" });
+  const row = (label, block) => labelled(kit, label, block, 32);
   const rows = (rank) => [
-    streams ? labelled(kit, symbol, out(rank), 32) : out(rank),
-    streams && labelled(kit, "+ x", kit.vec("residual", rank, { state: "whole", when: after(0, 0.4),
-      symbol: "the stream before" }), 32),
-    streams && labelled(kit, "= x′", kit.vec("next", rank, { state, when: after(0.4, 0.8),
-      symbol: "the stream after" }), 32),
-  ].slice(0, level.outlines ? 1 : 3);
+    row(symbol, out(rank)),
+    row("+ x", kit.vec("residual", rank, { state: "whole", when: after(0, 0.4), symbol: "the stream before" })),
+    row("= x′", kit.vec("next", rank, { state, when: after(0.4, 0.8), symbol: "the stream after" })),
+  ];
+  const lane = (rank) => (streams ? stackOf(rows(rank).slice(0, level.outlines ? 1 : 3), 6) : stackOf([out(rank)]));
   return {
-    gate: { kind: "sum", slot: "in", symbol, word: "adds" },
-    result: { id: "result", symbol: streams && !level.outlines ? `${symbol}, then the residual` : symbol,
-      short: symbol, focus: "result",
-      shape: shapeWords(sync.shape), state: broken ? "its own partial, taken for the whole"
-        : "whole: same on every rank",
-      lanes: ranks.map((rank) => stackOf(rows(rank), 6)) },
+    gate: { kind: "sum", symbol, word: "adds" },
+    result: {
+      symbol: streams && !level.outlines ? `${symbol}, then the residual` : symbol, short: symbol, focus: "result",
+      shape: shapeWords(sync.shape), lanes: ranks.map(lane),
+      state: sync.broken ? "its own partial, taken for the whole" : "whole: same on every rank",
+    },
     feeds: feedsWords(kit),
   };
 }
 
 /** After an all-gather: the whole on every rank, or what stands `instead(rank)`; `extra(rank)` stands below it. */
-function concatEnd(kit, symbol, o = {}) {
-  const { sync, ranks } = kit;
+function concatEnd(kit, symbol, { extra, instead } = {}) {
+  const out = (rank) => kit.vec("out", rank, { state: "whole", when: (at) => at.release, symbol, kind: "out" });
+  const lane = (rank) => stackOf([instead ? instead(rank) : out(rank), extra?.(rank)], 6);
   return {
-    gate: { kind: "concat", slot: "in", symbol, word: "lays side by side" },
-    result: { id: "result", symbol, focus: "result", shape: shapeWords(sync.shape), state: "whole: same on every rank",
-      lanes: ranks.map((rank) => stackOf([o.instead?.(rank) ?? kit.vec("out", rank, { state: "whole",
-        when: (at) => at.release, symbol,
-        kind: "out", owners: true }), o.extra?.(rank)], 6)) },
+    gate: { kind: "concat", symbol, word: "lays side by side" },
+    result: { symbol, focus: "result", shape: shapeWords(kit.sync.shape), state: "whole: same on every rank",
+      lanes: kit.ranks.map(lane) },
     feeds: feedsWords(kit),
+  };
+}
+
+/** After a reduce-scatter: the sum, and of it each rank its own part. */
+function cutEnd(kit, symbol) {
+  const out = (rank) => kit.share("out", rank, { state: "shard", when: (at) => at.release, symbol, kind: "out" });
+  return {
+    gate: { kind: "cut", symbol, word: "adds, then cuts" },
+    result: { symbol: `${symbol} shard`, focus: "result", shape: shapeWords(kit.slotShape("out")) || "its part",
+      state: kit.says("shard: summed, own part"), lanes: kit.ranks.map((rank) => stackOf([out(rank)])) },
+    feeds: kit.sync.part === "head" ? "exchange of the winners" : feedsWords(kit),
   };
 }
 
 /** What the result feeds next. */
 function feedsWords(kit) {
-  const { sync, config } = kit, last = sync.layer >= config.layers - 1;
-  if (sync.part === "embedding") return `norm → ${config.parallel_block ? "block" : "attention of layer"} 0`;
-  if (sync.part === "attention") return `norm → MLP of layer ${sync.layer}`;
-  if (sync.part === "mlp" || sync.part === "block") {
-    return last ? "norm → head" : `norm → ${sync.part === "block" ? "block" : "attention of layer"} ${sync.layer + 1}`;
-  }
-  return "";
+  const { sync, config } = kit, { part, layer } = sync, block = config.parallel_block ? "block" : "attention of layer";
+  if (part === "embedding") return `norm → ${block} 0`;
+  if (part === "attention") return `norm → MLP of layer ${layer}`;
+  if (part !== "mlp" && part !== "block") return "";
+  return layer >= config.layers - 1 ? "norm → head" : `norm → ${block} ${layer + 1}`;
 }
 
 /** The text of a token id, made visible; the id where its text isn't known. */

@@ -9,12 +9,13 @@ function createScene(svg, model, host) {
   let picture = null, latest = 0;
   const pointer = pointerInto(svg, host, () => latest);
   const draw = (state, width) => {
-    width = Math.round(Math.min(2400, Math.max(320, Number(width) || 320)));
+    width = Math.round(clamp(Number(width) || 0, 320, 2400));
     latest = state.sync;
     const look = lookOf(host.theme), sync = model.sync(state.sync), index = pickedIndex(sync, state);
     const key = [state.sync, width, look.key, width < NARROW ? state.lane : "", state.toggle, index].join("|");
-    if (picture?.key !== key) picture = buildPicture(svg, { model, sync, look, width, state, index, know: pointer.know,
-      key });
+    if (picture?.key !== key) {
+      picture = { key, ...buildPicture(svg, { model, sync, look, width, state, index, know: pointer.know }) };
+    }
     picture.frame(state);
     return picture.height;
   };
@@ -28,50 +29,50 @@ function createScene(svg, model, host) {
 }
 
 /** The element that the equation is about: the pinned one, where its exact terms are known; else 0. */
-function pickedIndex(sync, state) {
-  const pinned = state.pinned, index = pinned && ["term", "out"].includes(pinned.kind) ? pinned.index : 0;
-  const known = Number.isInteger(index) && index > 0 && sync.times.every((_, rank) => termValue(sync, rank,
-    index) !== null);
-  return known ? index : 0;
+function pickedIndex(sync, { pinned }) {
+  const index = pinned?.kind === "term" || pinned?.kind === "out" ? pinned.index : 0;
+  if (!Number.isInteger(index) || index <= 0) return 0;
+  return sync.times.every((_, rank) => termValue(sync, rank, index) !== null) ? index : 0;
 }
 
+/** Everything that stays between frames: {height, frame(state)}. */
 function buildPicture(svg, o) {
+  const { look, sync, width, index } = o;
   svg.replaceChildren();
   svg.kept = {};
-  const { look, width, index } = o;
   put(svg, "font-family", look.font);
   hatchPattern(svgNode(svg, "defs", {}), look);
-  const { spec, kit, layout } = fitScene((level) => {
-    const kit = sceneKit(o.model, o.sync, look, level, o.know);
+  const make = (level) => {
+    const kit = sceneKit(o.model, sync, look, level, o.know);
     return { kit, spec: sceneSpec(kit) };
-  }, o.model, look, width);
-  spec.decimals = equationDecimals(kit.ranks.map((rank) => termValue(o.sync, rank, index) ?? 0), sumValue(o.sync,
-    index));
+  };
+  const { spec, kit, layout } = fitScene(make, o.model, look, width);
+  spec.decimals = equationDecimals(kit.ranks.map((rank) => termValue(sync, rank, index) ?? 0), sumValue(sync, index));
   const parts = (width < NARROW ? narrowPicture : widePicture)(svg, kit, spec, layout, o);
-  const height = Math.ceil(parts.height / GRID) * GRID;
-  const cuttable = spec.columns.some((column) => column.lanes.some((block) => leavesOf(block, 0,
-    0).some((leaf) => leaf.block.whole)));
+  const height = Math.ceil(parts.height / GRID) * GRID, blocks = spec.columns.flatMap((column) => column.lanes);
+  const hasWholes = blocks.some((block) => leavesOf(block).some((leaf) => leaf.block.whole));
   const focus = focusInto(svg, kit, parts.areas), tip = tipInto(svg, kit, width, height);
   put(svg, "viewBox", `0 0 ${width} ${height}`);
   put(svg, "width", width);
   put(svg, "height", height);
-  return { key: o.key, height, frame(state) {
-    const moment = momentOf(o.sync, cuttable ? state : { ...state, cut: 1 });
+  return { height, frame(state) {
+    const moment = momentOf(sync, hasWholes ? state : { ...state, cut: 1 });
     parts.frame(moment, state.hover ?? state.pinned ?? null, state.pinned ?? null);
     focus.frame(state.focus);
     tip.frame(state.hover);
   } };
 }
 
-/** Which scene shows this sync. */
+/**
+ * Which scene shows this sync: {stages, columns: [{symbol, short, shape, state, lead, focus, lanes: [block]}], gate:
+ * {kind, symbol, word}, result: a column, feeds, inset, says}. gate.kind: sum, concat, cut (a sum that is cut), fan (a
+ * source and its arrows), none. A column's blocks light up in `stages` steps.
+ */
 function sceneSpec(kit) {
-  const { op, part } = kit.sync, scenes = { embedding: embeddingScene, attention: attentionScene, mlp: mlpScene,
-    block: blockScene,
-    head: headScene, sample: sampleScene };
+  const { op, part, layer } = kit.sync, inLayer = { attention: attentionScene, mlp: mlpScene, block: blockScene }[part];
   if (op === "scatter" || op === "broadcast") return sourceScene(kit);
-  if (part === "embedding" || part === "head") return ["all_reduce", "all_gather", "reduce_scatter"].includes(op)
-    ? scenes[part](kit)
-    : genericScene(kit);
-  if (part === "sample") return op === "all_gather" ? sampleScene(kit) : genericScene(kit);
-  return op === "all_reduce" && kit.sync.layer >= 0 && scenes[part] ? scenes[part](kit) : genericScene(kit);
+  if (inLayer && layer >= 0 && op === "all_reduce") return inLayer(kit);
+  if (part === "sample" && op === "all_gather") return sampleScene(kit);
+  const atEnd = { embedding: embeddingScene, head: headScene }[part];
+  return atEnd && ["all_reduce", "all_gather", "reduce_scatter"].includes(op) ? atEnd(kit) : genericScene(kit);
 }

@@ -20,14 +20,12 @@ function pointerInto(svg, host, latest) {
     const what = whatAt(event), place = svg.getBoundingClientRect();
     show(what && { ...what, x: Math.round(event.clientX - place.left), y: Math.round(event.clientY - place.top) });
   };
-  const leave = () => show(null);
   const click = (event) => {
     const what = whatAt(event);
     if (what?.kind === "gate") host.open?.(latest());
-    else if (what && what.kind !== "heading") host.pin?.({ kind: what.kind, rank: what.rank, index: what.index,
-      name: what.name, slot: what.slot });
+    else if (what && what.kind !== "heading") host.pin?.(Object.fromEntries(WHAT.map((key) => [key, what[key]])));
   };
-  const listeners = { pointermove: over, pointerleave: leave, click };
+  const listeners = { pointermove: over, pointerleave: () => show(null), click };
   for (const name in listeners) svg.addEventListener(name, listeners[name]);
   return {
     know: (node, what, box) => known.set(node, { what, box }),
@@ -37,61 +35,55 @@ function pointerInto(svg, host, latest) {
   };
 }
 
-const sameWhat = (a, b) => a === b || Boolean(a && b && ["kind", "rank", "name", "slot", "index",
-  "row"].every((key) => a[key] === b[key]));
+const WHAT = ["kind", "rank", "index", "name", "slot"];
+const sameWhat = (a, b) => a === b || Boolean(a && b && [...WHAT, "row"].every((key) => a[key] === b[key]));
 
-/** `what` with the element under the pointer, and the lines of its note. */
+/** `what` with the element under the pointer, and the lines of its note. box: {w, h, rows, array} of the node. */
 function elementAt({ what, box }, node, event) {
-  const found = { ...what }, array = box?.array;
-  if (array?.rows && array.cols && box.w) {
-    const place = node.getBoundingClientRect(), px = place.width / (box.w + 3);
-    const column = Math.floor((event.clientX - place.left - 1.5 * px) / (box.w * px) * array.cols);
-    const row = Math.floor((event.clientY - place.top - 1.5 * px) / (box.h * px) * box.rows);
-    found.index = Math.min(array.cols - 1, Math.max(0, column));
-    found.row = Math.min(array.rows - 1, Math.max(0, row + array.rows - box.rows));
-    found.lines = elementLines(found, array);
-  } else if (what.symbol) found.lines = [what.symbol, shapeLine(what)];
-  return found;
+  const array = box?.array, plain = what.symbol ? { ...what, lines: [what.symbol, shapeLine(what)] } : { ...what };
+  if (!array?.at || !array.rows || !array.cols) return plain;
+  const place = node.getBoundingClientRect(), px = place.width / (box.w + 3);      // the outline is 1.5 px outside
+  const share = (at, start, length) => (at - start - 1.5 * px) / (length * px);
+  const column = Math.floor(share(event.clientX, place.left, box.w) * array.cols);
+  const row = Math.floor(share(event.clientY, place.top, box.h) * box.rows) + array.rows - box.rows;
+  const found = { ...what, index: clamp(column, 0, array.cols - 1), row: clamp(row, 0, array.rows - 1) };
+  return { ...found, lines: elementLines(found, array) };
 }
 
 function elementLines(what, array) {
   const value = array.at(what.row, what.index), at = array.rows > 1 ? `${what.row}, ${what.index}` : what.index;
-  const number = numberWords(value, decimalsFor([value]));
-  const exact = array.kind === "f32" ? `${what.symbol}[${at}] = ${number}`
-    : `${what.symbol}: largest magnitude of block [${at}] is ${number}`;
-  return [exact, shapeLine(what)];
+  const number = numberWords(value, decimalsFor([value])), { symbol } = what;
+  const exact = array.kind === "f32";
+  return [exact ? `${symbol}[${at}] = ${number}` : `${symbol}, block [${at}]: at most ${number}`, shapeLine(what)];
 }
 
 function shapeLine(what) {
-  const owner = what.state === "whole" ? "whole, the same on every rank" : `${what.state ?? "held"}, rank ${what.rank}`;
+  const owner = what.state === "whole" ? "whole, the same on every rank" : `${what.state}, rank ${what.rank}`;
   return [owner, shapeWords(what.shape), what.axis].filter(Boolean).join(" · ");
 }
 
 /** The note beside the pointer: {frame(hover)}. It stays inside the picture. */
 function tipInto(svg, kit, width, height) {
   const { look } = kit, group = svgNode(svg, "g", { "pointer-events": "none", opacity: 0 });
-  const ground = svgNode(group, "rect", { rx: 4, width: 0, height: 42, fill: look.paper, stroke: look.border });
-  const texts = [0, 1].map((i) => svgNode(group, "text", { x: 8, y: 17 + 16 * i, "font-size": SMALL, fill: i
-    ? look.muted : look.ink }, ""));
+  const ground = rectInto(group, 0, 0, 0, 42, { rx: 4, fill: look.paper, stroke: look.border });
+  const texts = [textInto(group, look, 8, 17, ""), textInto(group, look, 8, 33, "", { muted: true })];
   return { frame(hover) {
-    const lines = Array.isArray(hover?.lines) ? hover.lines.slice(0, 2).map((line) => fitText(line, width - 32, SMALL,
-      look.font)) : [];
+    const said = Array.isArray(hover?.lines) ? hover.lines.slice(0, 2) : [], { x = 0, y = 0 } = hover ?? {};
+    const lines = said.map((line) => fitText(line, width - 32, SMALL, look.font));
     const w = 16 + Math.max(0, ...lines.map((line) => textWidth(line, SMALL, look.font)));
     put(group, "opacity", lines.length ? 1 : 0);
     texts.forEach((text, i) => putText(text, lines[i] ?? ""));
     put(ground, "width", w);
-    const x = Math.min(Math.max(4, (hover?.x ?? 0) + 12), Math.max(4, width - w - 4));
-    const below = (hover?.y ?? 0) + 16;
-    moveTo(group, lines.length ? x : 0, lines.length ? (below + 46 > height ? Math.max(0, below - 66) : below) : 0);
+    const top = y + 62 > height ? Math.max(0, y - 50) : y + 16;
+    moveTo(group, lines.length ? clamp(x + 12, 4, Math.max(4, width - w - 4)) : 0, lines.length ? top : 0);
   } };
 }
 
-/** A frame around what a tour card speaks of: {frame(focus)}. `areas`: [{focus, x, y, w, h}]. */
+/** A frame around what a tour card speaks of: {frame(focus)}. areas: [{focus, x, y, w, h}]. */
 function focusInto(svg, kit, areas) {
-  const nodes = areas.map((area) => svgNode(svg, "rect", { x: area.x, y: area.y, width: Math.max(0, area.w),
-    height: Math.max(0, area.h), rx: 6,
-    fill: "none", stroke: kit.look.ink, "stroke-width": 2, "stroke-opacity": 0.6, "pointer-events": "none",
-      opacity: 0 }));
+  const look = { rx: 6, fill: "none", stroke: kit.look.ink, "stroke-width": 2, "stroke-opacity": 0.6,
+    "pointer-events": "none", opacity: 0 };
+  const nodes = areas.map(({ x, y, w, h }) => rectInto(svg, x, y, Math.max(0, w), Math.max(0, h), look));
   return { frame(focus) {
     nodes.forEach((node, i) => put(node, "opacity", focus && areas[i].focus === focus ? 1 : 0));
   } };
