@@ -144,6 +144,7 @@ def test_a_run_that_fails_says_why(manager, runs):
 
 def test_what_can_not_run_is_refused(tmp_path, manager, runs):
     for wrong in ({"model": "/etc/passwd"}, {"ranks": 0}, {"ranks": 9}, {"max_tokens": 0}, {"prompt": ""},
+                  {"seconds": -1}, {"seconds": float("nan")}, {"temperature": float("inf")}, {"seed": -1},
                   {"prompt": "a" * (LONGEST_PROMPT + 1)}):
         with pytest.raises(ConfigError):
             replace(THREADS, **wrong)

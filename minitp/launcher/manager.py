@@ -6,6 +6,7 @@
 """
 import atexit
 import json
+import math
 import os
 import secrets
 import shutil
@@ -27,6 +28,7 @@ from minitp.models import CATALOG
 from minitp.runs import runs_folder
 
 MOST_RANKS, MOST_TOKENS, LONGEST_PROMPT = 8, 400, 20_000
+LONGEST_RUN = 86_400                           # seconds
 _LOG, _LINE = 20_000, 1 << 22                  # characters of log that are kept; bytes after which a line is no line
 
 State = Literal["loading", "running", "writing", "done", "failed", "stopped"]
@@ -54,6 +56,10 @@ class RunRequest:
         for name, value, most in (("ranks", self.ranks, MOST_RANKS), ("new tokens", self.max_tokens, MOST_TOKENS)):
             if not 1 <= value <= most:
                 raise ConfigError(f"{name} must be from 1 to {most}, not {value}")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0 and self.seed >= 0):
+            raise ConfigError(f"temperature and seed must be 0 or more, not {self.temperature} and {self.seed}")
+        if not 0 < self.seconds <= LONGEST_RUN:
+            raise ConfigError(f"a run may take up to {LONGEST_RUN:,} seconds, not {self.seconds}")
         if not self.prompt or len(self.prompt) > LONGEST_PROMPT:
             raise ConfigError(f"a prompt has 1 to {LONGEST_PROMPT:,} characters, this one {len(self.prompt):,}")
 

@@ -196,12 +196,11 @@ def why_slower(entries: Sequence[Entry]) -> list[str]:
                      "turn comes last. More ranks than cores show the split, never a gain.")
     measured = [entry for entry in entries if entry.is_speed and entry.time]
     lines += [_against(measured[0], entry) for entry in measured[1:]]
-    known = [entry for entry in entries if entry.memory]
+    known = [(entry.ranks, entry.memory[1]) for entry in entries if entry.memory]
     if len(known) > 1:
-        least, most = known[0].memory, known[-1].memory
-        assert least and most
-        lines.append(f"What always shrinks is memory: {size(least[1])} of weights on the fullest rank of "
-                     f"{known[0].ranks}, {size(most[1])} of {known[-1].ranks}.")
+        (fewest, alone), (most, shared) = known[0], known[-1]
+        lines.append(f"What always shrinks is memory: {size(alone)} of weights on the fullest rank of {fewest}, "
+                     f"{size(shared)} of {most}.")
     return lines
 
 

@@ -125,5 +125,7 @@ def test_tokens_of_a_header(tokens, flat):
 def test_the_prompt_is_checked():
     with pytest.raises(ConfigError, match="prompt is empty"):
         rerun("", ranks=[1])
-    run, = rerun("x" * 500, max_tokens=1, ranks=[1])
+    with pytest.raises(ConfigError, match=f"at most {LONGEST} bytes, and this one has {LONGEST + 2}"):
+        rerun("é" * (LONGEST // 2 + 1), ranks=[1])
+    run, = rerun("x" * LONGEST, max_tokens=1, ranks=[1])
     assert len(run.timeline.trace.run["prompts"]) == LONGEST and np.isfinite(run.logits).all()
