@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import minitp
+from minitp.trace.file import MAX_RANKS
 from minitp.trace.wording import count, plain
 
 SUFFIXES = (".json", ".json.gz")
@@ -63,11 +64,6 @@ def listed(folder: Path, sample: bool = False) -> list[RunFile]:
     return sorted(found, key=lambda run: (-run.modified, run.name))[:MOST]
 
 
-def title_of(path: Path) -> str:
-    """The run's first words, model and ranks, from the begin of the file alone; '' where that holds no header."""
-    return title(header_of(path))
-
-
 def header_of(path: Path) -> dict[str, Any]:
     """`run` of a trace file, which minitp writes on one line near the top; empty where it isn't there."""
     try:
@@ -87,7 +83,7 @@ def title(run: dict[str, Any]) -> str:
     model, ranks = run.get("model"), run.get("ranks")
     parts = [f"“{words}”" for words in [plain(_text(run), _TITLE)] if words]
     name = plain(model.get("name") or "", 40) if isinstance(model, dict) else ""
-    on = f"on {count(ranks, 'rank')}" if type(ranks) is int else ""
+    on = f"on {count(ranks, 'rank')}" if type(ranks) is int and 0 < ranks <= MAX_RANKS else ""
     world = f"({plain(run['world'], 12)})" if isinstance(run.get("world"), str) else ""
     if placed := " ".join(filter(None, (name, on, world))):
         parts.append(placed)

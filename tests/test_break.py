@@ -40,7 +40,7 @@ def test_sites_are_found_in_the_order_of_a_pass(patterns, sites):
     ("mlp", THREE, True, "meets at embedding, layers.*.attention.o, layers.*.mlp.down, head"),
     ("layers.?.mlp.down", THREE, True, "the ranks don't meet there"),
     ("layers.[01].mlp.down", THREE, True, "the ranks don't meet there"),
-    ("", THREE, True, "the ranks don't meet there"),
+    ("", THREE, True, "this one is empty"),
     ("head", THREE, True, "the collective at head is all-gather"),
     ("head", THREE, False, "the ranks don't meet there"),
     ("embedding", Placement(TINY_MODEL, 3, "hidden"), True, "the collective at embedding is all-gather"),

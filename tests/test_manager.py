@@ -12,6 +12,7 @@ import pytest
 
 from minitp.commands.prompts import PromptSource, read_prompts
 from minitp.errors import ConfigError, LaunchError
+from minitp.launcher import manager as module
 from minitp.launcher.manager import LONGEST_PROMPT, RunManager, RunRequest
 from minitp.launcher.mpiexec import no_mpi
 from minitp.tokenizer import ByteTokenizer
@@ -87,6 +88,17 @@ def test_start_stop_start(manager, runs):
     assert manager.wait(30) and second.state == "done"
 
 
+def test_a_stop_that_comes_too_late_changes_nothing(manager, runs, monkeypatch):
+    def kept(trace, run):
+        manager.stop()                                               # between the end of the child and that of the run
+        return keep(trace, run)
+    keep = module._keep
+    monkeypatch.setattr(module, "_keep", kept)
+    run = manager.start(THREADS)
+    assert manager.wait(30) and (run.state, run.code) == ("done", 0), run.log
+    assert (runs / run.trace).is_file()
+
+
 @pytest.mark.mpi
 def test_start_stop_start_with_mpi(manager, runs):
     if why := no_mpi():
@@ -132,6 +144,7 @@ def test_a_run_that_fails_says_why(manager, runs):
 
 def test_what_can_not_run_is_refused(tmp_path, manager, runs):
     for wrong in ({"model": "/etc/passwd"}, {"ranks": 0}, {"ranks": 9}, {"max_tokens": 0}, {"prompt": ""},
+                  {"seconds": -1}, {"seconds": float("nan")}, {"temperature": float("inf")}, {"seed": -1},
                   {"prompt": "a" * (LONGEST_PROMPT + 1)}):
         with pytest.raises(ConfigError):
             replace(THREADS, **wrong)

@@ -11,11 +11,12 @@ from pathlib import Path
 import streamlit as st
 
 from minitp.errors import FileFormatError
-from minitp.runs import RunFile, listed, runs_folder, samples, title_of
+from minitp.runs import RunFile, listed, runs_folder, samples, title
 from minitp.trace import Timeline, Trace
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.wording import count, plain, sites_in_words, size
 from ui import page
+from ui.headers import header
 
 UPLOAD_TEXT = 32 * 2**20               # bytes of JSON text that an uploaded file may hold when unpacked
 DIGITS = 12                            # of the digest that is shown
@@ -102,14 +103,9 @@ def _labels(choices: dict[str, RunFile | Upload]) -> dict[str, str]:
 def _label(choice: RunFile | Upload) -> str:
     if isinstance(choice, Upload):
         return f"Uploaded {plain(choice.name, 60)} ({choice.digest})"
-    said = _title(choice.path, choice.modified, choice.size) or plain(choice.name, 60)
+    said = title(header(choice)) or plain(choice.name, 60)
     when = f"{datetime.fromtimestamp(choice.modified / 1e9):%d %b %H:%M}"
     return f"Sample: {said}" if choice.sample else f"{said} · {when}"
-
-
-@st.cache_data(max_entries=500, show_spinner=False)
-def _title(path: Path, modified: int, size: int) -> str:
-    return title_of(path)
 
 
 # --- opening --------------------------------------------------------------------------------------------------------

@@ -9,13 +9,16 @@ _component = st.components.v2.component(
     "minitp_player", html=assets.html(), css=assets.css("streamlit"), js=assets.javascript("streamlit"))
 
 
-def player(play: dict[str, Any], *, seek: dict[str, Any], link: dict[str, str], key: str = "player") -> int | None:
+def player(play: dict[str, Any], *, digest: str, seek: dict[str, Any], link: dict[str, str], key: str = "player"
+           ) -> int | None:
     """Show a play. Returns the sync that was clicked in this run of the script, if one was.
 
+    digest: of the file that the play is of: another one is another play, whatever its header says
     seek: {"n": counter, "sync", "phase", "clock"}: where to go; followed when `n` is another one than before
     link: query keys that a copied link has besides those of the state
     """
-    shown = _component(key=key, data={"play": play, "seek": seek, "link": link}, on_detail_change=lambda: None)
+    shown = _component(key=key, data={"play": play, "digest": digest, "seek": seek, "link": link},
+                       on_detail_change=lambda: None)
     return clicked(shown.detail, len(play["syncs"]["pass"]))
 
 

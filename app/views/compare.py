@@ -4,7 +4,7 @@ from pathlib import Path
 import streamlit as st
 
 from minitp.errors import MinitpError
-from minitp.runs import RunFile, header_of, listed, runs_folder, samples, title
+from minitp.runs import RunFile, listed, runs_folder, samples, title
 from minitp.trace.file import Trace
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, plain, share, size
@@ -12,14 +12,10 @@ from minitp.view import compare as view
 from minitp.view.figures.compare import memory_figure, times_figure
 from minitp.view.rerun import LONGEST, RANKS, rerun
 from ui import page
+from ui.headers import header
 from ui.state import keep
 
 WAYS = ("Run it here, now", "Runs from the folder")
-
-
-@st.cache_data(max_entries=500, show_spinner=False)
-def header(path: Path, modified: int, size: int) -> dict:
-    return header_of(path)
 
 
 @st.cache_data(max_entries=20, show_spinner="Reading the traces …")
@@ -51,7 +47,7 @@ def here() -> list[view.Entry] | None:
 
 def from_folder() -> list[view.Entry] | None:
     files = {file.name: file for file in (*samples(), *listed(runs_folder()))}
-    headers = {name: header(file.path, file.modified, file.size) for name, file in files.items()}
+    headers = {name: header(file) for name, file in files.items()}
     groups = view.groups(headers)
     if not groups:
         st.info("No two runs of the same model and prompt are in the runs folder yet: start the same prompt on 1, 2 "
@@ -69,7 +65,8 @@ def from_folder() -> list[view.Entry] | None:
 
 
 def label(file: RunFile, run: dict) -> str:
-    return f"{count(run['ranks'], 'rank')}, {plain(run.get('world', ''), 12)} · {plain(file.name, 40)}"
+    broken = ", broken on purpose" if view.was_broken(run) else ""
+    return f"{count(run['ranks'], 'rank')}, {plain(run.get('world', ''), 12)}{broken} · {plain(file.name, 40)}"
 
 
 def show(entries: list[view.Entry]) -> None:

@@ -9,9 +9,10 @@ from minitp.errors import MinitpError
 from minitp.launcher.manager import LONGEST_PROMPT, MOST_RANKS, MOST_TOKENS, RunRequest, manager
 from minitp.launcher.mpiexec import no_mpi
 from minitp.models import list_models
-from minitp.runs import listed, runs_folder, title_of
+from minitp.runs import listed, runs_folder, title
 from minitp.trace.wording import count, plain, size
 from ui import page
+from ui.headers import header
 from ui.jobs import shown
 from ui.state import keep
 
@@ -113,5 +114,5 @@ if manager().run is not None:
 
 with st.expander(f"Runs folder: {count(len(found := listed(runs_folder())), 'run')}"):
     st.code(str(runs_folder()), language=None, wrap_lines=True)
-    page.table([{"file": plain(run.name, 60), "run": title_of(run.path), "size": size(run.size)} for run in found],
+    page.table([{"file": plain(run.name, 60), "run": title(header(run)), "size": size(run.size)} for run in found],
                key="run_files")

@@ -1,13 +1,14 @@
 """Timeline: all ranks, all tokens, as they were measured; beside it the same run replayed on another link."""
 import streamlit as st
 
+from minitp.errors import ConfigError
 from minitp.plan.links import LINKS
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, share
 from minitp.view import timeline as view
 from minitp.view.figures import timeline as figures
 from minitp.view.passes import Passes
-from minitp.view.replay import Replay, Script, can_replay, cutting, cutting_lines, replay
+from minitp.view.replay import Replay, Script, cutting, cutting_lines, replay
 from minitp.view.steps import Steps
 from ui import page
 from ui.picker import Opened, open_run
@@ -100,11 +101,11 @@ def other_link(opened: Opened, passes: Passes, groups: list[view.Group], first: 
     st.markdown("Every rank's computing stays as it was measured; each sync takes the time that a model of the link "
                 "gives it, and arrivals and waits follow. What is a **model** is never in one column with what was "
                 "**measured**.")
-    why = can_replay(passes)
-    if why:
-        st.info(why)
+    try:
+        runs = replays(opened.digest, passes)
+    except ConfigError as error:                          # it may name the collectives of a stranger's trace
+        st.info(page.escaped(str(error)))
         return
-    runs = replays(opened.digest, passes)
     name = st.select_slider("Link", list(runs), key="timeline_link")
     run, link = runs[name], runs[name].link
     modeled = view.modeled_groups(run)

@@ -89,7 +89,7 @@ def _place(play: dict[str, Any]) -> dict[str, Any]:
 def _picture(play: dict[str, Any], seek: dict[str, Any], opened: Opened) -> None:
     """The player and, after a click on a sync point, its details. A click runs this part of the page alone."""
     key = f"detail {opened.digest} {play['run']['window']['first']}"
-    chosen = player(play, seek=seek, link={"run": opened.name})
+    chosen = player(play, digest=opened.digest, seek=seek, link={"run": opened.name})
     if chosen is not None:
         st.session_state[key] = chosen
         _write_place(play, chosen)

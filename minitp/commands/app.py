@@ -46,7 +46,12 @@ def main_script() -> Path:
 def free_port(asked: int | None) -> int:
     """The port that was asked for, or the first free one. LaunchError where it is taken."""
     if asked is not None:
-        if not _is_free(asked):
+        try:
+            free = _is_free(asked)
+        except PermissionError as error:
+            raise LaunchError(f"this user may not listen on port {asked}; ports from 1024 on are open to all, and "
+                              "without --port a free one is found") from error
+        if not free:
             raise LaunchError(f"port {asked} is in use, maybe by another `minitp app`; give another one, or leave out "
                               "--port for a free one")
         return asked
@@ -57,14 +62,17 @@ def free_port(asked: int | None) -> int:
 
 
 def _is_free(port: int) -> bool:
-    """Whether a server can listen there on every address that `localhost` stands for."""
+    """Whether a server can listen there on every address that `localhost` stands for. PermissionError where this user
+    never may."""
     for family, _, _, _, address in socket.getaddrinfo(ADDRESS, port, type=socket.SOCK_STREAM):
         with socket.socket(family, socket.SOCK_STREAM) as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 server.bind(address)
+            except PermissionError:
+                raise
             except OSError as error:
-                if error.errno == errno.EADDRNOTAVAIL:          # IPv6 is off on this machine
+                if error.errno == errno.EADDRNOTAVAIL:           # IPv6 is off on this machine
                     continue
                 return False
     return True

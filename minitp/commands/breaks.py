@@ -22,6 +22,8 @@ def broken_sites(patterns: Sequence[str], placement: Placement, gathered: bool) 
     ops = {event.site: event.op for event in forward_pass(plan, "prefill", 0, 1)}
     broken = set()
     for pattern in patterns:
+        if not pattern.strip():
+            raise ConfigError(f"--break needs a site, and this one is empty. What can be broken is {_kinds(ops)}")
         fitting = [site for site in ops if fnmatchcase(site, _only_stars(pattern))]
         possible = [site for site in fitting if _why_not(site, ops[site]) is None]
         if not fitting:

@@ -21,7 +21,7 @@ from minitp.generate import Generation, Request
 from minitp.sampling import Sampling
 from minitp.trace.predict import GenerationPlan
 from minitp.trace.recorder import Recorder
-from minitp.trace.wording import sites_in_words
+from minitp.trace.wording import count, sites_in_words
 
 if TYPE_CHECKING:
     from minitp.tokenizer import ByteTokenizer
@@ -178,17 +178,16 @@ def result_row(session: Session, generation: Generation, times: list[float], tex
 def summary_line(row: dict[str, Any]) -> str:
     """One line under the text."""
     several = row["tokens"] and isinstance(row["tokens"][0], list)
-    count = sum(map(len, row["tokens"])) if several else len(row["tokens"])
-    tokens = f"{count} token{'' if count == 1 else 's'}"
+    tokens = count(sum(map(len, row["tokens"])) if several else len(row["tokens"]), "token")
     gap = row["smallest_gap"]
     smallest = min((g for g in (gap if isinstance(gap, list) else [gap]) if g is not None), default=None)
     shown = row["tokens_per_second"] is not None and (row["world"] == "mpi" or row["ranks"] == 1)
     speed = f", {row['tokens_per_second']:.1f} tokens/s" if shown else ""          # thread ranks are not a speed
     apart = "" if smallest is None else f", best and second logit at least {smallest:.3g} apart"
-    ranks = f"{row['ranks']} rank{'s' if row['ranks'] > 1 else ''} ({row['world']})"
+    ranks = f"{count(row['ranks'], 'rank')} ({row['world']})"
     broken = f"; broken on purpose at {sites_in_words(row['broken'])}" if row["broken"] else ""
-    syncs = row["sync_points_per_token"]
-    return f"[{row['model']} on {ranks}: {tokens}, {syncs} sync points each{speed}{apart}{broken}]"
+    syncs = count(row["sync_points_per_token"], "sync point")
+    return f"[{row['model']} on {ranks}: {tokens}, {syncs} each{speed}{apart}{broken}]"
 
 
 def _write_record(options: GenerateOptions, session: Session, generation: Generation, row: dict[str, Any]) -> None:

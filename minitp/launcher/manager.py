@@ -6,6 +6,7 @@
 """
 import atexit
 import json
+import math
 import os
 import secrets
 import shutil
@@ -27,6 +28,7 @@ from minitp.models import CATALOG
 from minitp.runs import runs_folder
 
 MOST_RANKS, MOST_TOKENS, LONGEST_PROMPT = 8, 400, 20_000
+LONGEST_RUN = 86_400                           # seconds
 _LOG, _LINE = 20_000, 1 << 22                  # characters of log that are kept; bytes after which a line is no line
 
 State = Literal["loading", "running", "writing", "done", "failed", "stopped"]
@@ -54,6 +56,10 @@ class RunRequest:
         for name, value, most in (("ranks", self.ranks, MOST_RANKS), ("new tokens", self.max_tokens, MOST_TOKENS)):
             if not 1 <= value <= most:
                 raise ConfigError(f"{name} must be from 1 to {most}, not {value}")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0 and self.seed >= 0):
+            raise ConfigError(f"temperature and seed must be 0 or more, not {self.temperature} and {self.seed}")
+        if not 0 < self.seconds <= LONGEST_RUN:
+            raise ConfigError(f"a run may take up to {LONGEST_RUN:,} seconds, not {self.seconds}")
         if not self.prompt or len(self.prompt) > LONGEST_PROMPT:
             raise ConfigError(f"a prompt has 1 to {LONGEST_PROMPT:,} characters, this one {len(self.prompt):,}")
 
@@ -186,7 +192,7 @@ class RunManager:
     def _watch(self, run: Run, job: ChildJob, work: Path) -> None:
         code = 1
         try:
-            code = job.wait()
+            code = job.wait()                  # 0: it was through before a stop could reach it
             if code == 0:
                 run.trace = _keep(work / "trace.json.gz", run)
         except OSError as error:
@@ -194,7 +200,7 @@ class RunManager:
             run.say(f"minitp: error: the trace can't be kept: {error}\n".encode())
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            run.end("stopped" if job.was_stopped else "failed" if code else "done", code)
+            run.end("done" if code == 0 else "stopped" if job.was_stopped else "failed", code)
 
     def _work_folder(self) -> Path:
         """A hidden folder in the runs folder: from there a trace is moved in one step. Those of dead processes go."""

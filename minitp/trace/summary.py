@@ -98,8 +98,8 @@ def broken_sites(trace: Trace) -> list[str]:
 
 def crowded(trace: Trace) -> bool:
     """Whether some host had more ranks than cores; every view of waits must then say so."""
-    per_core = trace.run.get("ranks_per_core")
-    return isinstance(per_core, (int, float)) and per_core > 1 and isinstance(trace.run.get("cores"), int)
+    per_core, cores = trace.run.get("ranks_per_core"), trace.run.get("cores")
+    return isinstance(per_core, (int, float)) and per_core > 1 and type(cores) is int and 1 <= cores < 2**31
 
 
 def arrivals(timeline: Timeline) -> list[Sync]:

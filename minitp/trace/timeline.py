@@ -80,7 +80,13 @@ class Timeline:
     @cached_property
     def spans(self) -> list[Span]:
         """The compute spans of all ranks: every gap inside a mark, named by the innermost one."""
-        return [span for rank in self.trace.ranks for span in _spans(self.trace, rank)]
+        marks: dict[int, list[Mark]] = {}
+        for mark in self.trace.mark_rows():
+            marks.setdefault(mark.rank, []).append(mark)
+        order = np.argsort(self.trace.events["rank"], kind="stable")
+        edges = np.searchsorted(self.trace.events["rank"][order], [(rank, rank + 1) for rank in self.trace.ranks])
+        return [span for rank, (first, last) in zip(self.trace.ranks, edges.reshape(-1, 2).tolist(), strict=True)
+                for span in _spans(self.trace, rank, marks.get(rank, []), order[first:last])]
 
     def name_of(self, span: Span) -> str:
         """The sites a compute span lies between: layers.0.attention.out → layers.0.mlp.down."""
@@ -157,11 +163,9 @@ def _ready(trace: Trace, sync: np.ndarray) -> np.ndarray:
     return np.select([rule == LAST, rule == ROOT, rule == SENDER], [last[sync], root[sync], sent[sync]], 0)
 
 
-def _spans(trace: Trace, rank: int) -> list[Span]:
-    """One sweep over the events and marks of a rank, outer before inner."""
-    marks = {number: mark for number, mark in enumerate(trace.mark_rows()) if mark.rank == rank}
-    rows = [(mark.enter, -mark.leave, 0, number) for number, mark in marks.items()]
-    mine = np.flatnonzero(trace.events["rank"] == rank)
+def _spans(trace: Trace, rank: int, marks: list[Mark], mine: np.ndarray) -> list[Span]:
+    """One sweep over the events (by number: `mine`) and marks of a rank, outer before inner."""
+    rows = [(mark.enter, -mark.leave, 0, number) for number, mark in enumerate(marks)]
     rows += [(enter, -leave, 1, number) for enter, leave, number in
              zip(*(column.tolist() for column in (trace.events["enter"][mine], trace.events["leave"][mine], mine)),
                  strict=True)]

@@ -28,6 +28,7 @@ class Entry(NamedTuple):
     time        ns per decoded token (per pass where there is none), wall clock
     computing, waiting, moving   ns per token, means over the ranks
     blas        most BLAS threads of a rank, None where it isn't known
+    broken      syncs were skipped on purpose
     """
     name: str
     ranks: int
@@ -44,6 +45,7 @@ class Entry(NamedTuple):
     waiting: float
     moving: float
     blas: int | None
+    broken: bool = False
 
     @property
     def is_speed(self) -> bool:
@@ -82,10 +84,16 @@ def groups(headers: Mapping[str, dict[str, Any]]) -> list[list[str]]:
                   key=len, reverse=True)
 
 
+def was_broken(run: dict[str, Any]) -> bool:
+    """Whether the header says that syncs were skipped on purpose."""
+    return bool(part(run, "generation").get("broken"))
+
+
 def newest(group: Sequence[str], headers: Mapping[str, dict[str, Any]]) -> list[str]:
-    """One run per number of ranks and world: the one made last."""
+    """One run per number of ranks and world: the one made last; one that was broken on purpose where there is no other.
+    """
     chosen: dict[tuple, str] = {}
-    for name in sorted(group, key=lambda name: str(headers[name].get("created", ""))):
+    for name in sorted(group, key=lambda name: (not was_broken(headers[name]), str(headers[name].get("created", "")))):
         chosen[headers[name]["ranks"], str(headers[name].get("world", ""))] = name
     return [name for name in group if name in chosen.values()]
 
@@ -109,7 +117,8 @@ def _entry(run: Run, reference: Run) -> Entry:
         differs=first_difference(tokens, wanted) if tokens and wanted else None,
         logits=_largest(run.logits, reference.logits), memory=memory_of(trace),
         sync_points=max((row.sync_points for row in rows), default=0), time=_wall(rows, passes.tokens) / n,
-        computing=computing, waiting=waiting, moving=moving, blas=_blas(run_info.get("blas_threads")))
+        computing=computing, waiting=waiting, moving=moving, blas=_blas(run_info.get("blas_threads")),
+        broken=was_broken(run_info))
 
 
 def _blas(threads: Any) -> int | None:
@@ -169,6 +178,8 @@ def verdict(entries: Sequence[Entry]) -> str:
         first = wrong[0]
         said = (f"{first.name} on {count(first.ranks, 'rank')} gives another token at place {first.differs} than "
                 f"{reference.name} on {count(reference.ranks, 'rank')}.")
+        broken = [entry.name for entry in entries if entry.broken]
+        said += f" Sums were skipped on purpose in {', '.join(broken)}." if broken else ""
     elif known:
         said = (f"The same {count(len(reference.tokens), 'token')} on "
                 f"{', '.join(str(entry.ranks) for entry in entries)} ranks.")
@@ -196,12 +207,11 @@ def why_slower(entries: Sequence[Entry]) -> list[str]:
                      "turn comes last. More ranks than cores show the split, never a gain.")
     measured = [entry for entry in entries if entry.is_speed and entry.time]
     lines += [_against(measured[0], entry) for entry in measured[1:]]
-    known = [entry for entry in entries if entry.memory]
+    known = [(entry.ranks, entry.memory[1]) for entry in entries if entry.memory]
     if len(known) > 1:
-        least, most = known[0].memory, known[-1].memory
-        assert least and most
-        lines.append(f"What always shrinks is memory: {size(least[1])} of weights on the fullest rank of "
-                     f"{known[0].ranks}, {size(most[1])} of {known[-1].ranks}.")
+        (fewest, alone), (most, shared) = known[0], known[-1]
+        lines.append(f"What always shrinks is memory: {size(alone)} of weights on the fullest rank of {fewest}, "
+                     f"{size(shared)} of {most}.")
     return lines
 
 

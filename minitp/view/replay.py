@@ -214,6 +214,8 @@ def cutting(passes: Passes, links: Sequence[Link] = LINKS, most: int = MOST_RANK
     if not tokens or can_replay(passes):
         return None
     computing = sum(row.computing for row in tokens) / len(tokens) * len(passes.trace.ranks) / 1e9
+    if not computing:                          # a trace without marks, say
+        return None
     syncs = _syncs_of(passes, tokens)
     curves = []
     for link in links:

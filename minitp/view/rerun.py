@@ -8,6 +8,7 @@ import numpy as np
 
 from minitp.comm import Communicator
 from minitp.config import TINY
+from minitp.errors import ConfigError
 from minitp.generate import Generation, Request
 from minitp.generate import run as run_to_the_end
 from minitp.launcher import launch
@@ -28,7 +29,9 @@ LONGEST = 64                       # bytes of a prompt, and new tokens: it runs 
 
 def rerun(prompt: str, max_tokens: int = 12, ranks: Sequence[int] = RANKS) -> list[Run]:
     """The tiny model continues `prompt` on each number of ranks, with the logits of every position."""
-    ids = tuple(ByteTokenizer().encode(prompt))[:LONGEST]
+    ids = tuple(ByteTokenizer().encode(prompt))
+    if len(ids) > LONGEST:
+        raise ConfigError(f"a prompt here has at most {LONGEST} bytes, and this one has {len(ids)}: shorten it")
     request = Request(prompts=(ids,), max_tokens=min(max_tokens, LONGEST), keep_logits=True)
     request.check(TINY.vocab, TINY.positions)
     return [_on(n, request) for n in ranks]

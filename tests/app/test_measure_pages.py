@@ -1,4 +1,5 @@
 """Timeline, Ledger and Compare as pages: what they say of a real run, of a strange one, and how soon of a long one."""
+import json
 import os
 import subprocess
 import sys
@@ -6,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from minitp.trace import Timeline
+from minitp.trace import Timeline, Trace
 from minitp.view import timeline as view
 from tests.app.conftest import APP, ROOT
 from tests.app.real_runs import tiny_run
-from tests.view.timed_traces import all_reduces
+from tests.view.timed_traces import all_reduces, event
 
 PAGES = ("timeline", "ledger", "compare")
 
@@ -85,6 +86,22 @@ def test_a_ledger_that_can_not_predict_says_so(opened, runs):
     assert "can't speak about this trace" in app.info[0].value
     assert app.dataframe[0].value["site"][0] == "<b>**x**</b>" and app.dataframe[0].value["same"][0] == "–"
     assert not any("<b>" in one.value for one in app.markdown)
+
+
+MARKDOWN = "![x](//e.vil/x)"
+
+
+@pytest.mark.parametrize("words, said_instead", [
+    ({"all_reduce": MARKDOWN}, "the model knows what collectives cost"), ({}, "in different orders")])
+def test_a_run_that_can_not_be_replayed_is_shown_as_measured(opened, runs, words, said_instead):
+    rows = [event(0, 0, 0, 5), event(0, 1, 6, 9), event(1, 1, 0, 5), event(1, 0, 6, 9)]
+    plain = Trace.of(rows).to_plain()
+    (runs / "odd.json").write_text(json.dumps(
+        plain | {"strings": [words.get(word, word) for word in plain["strings"]]}))
+    app = opened("timeline", run="odd.json")
+    info, = (one.value for one in app.info if said_instead in one.value)
+    assert "![" not in said(app) and len(app.get("plotly_chart")) == 2
+    assert not words or "&#33;&#91;x&#93;" in info
 
 
 def test_comparing_here_and_now(opened):

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from minitp.runs import header_of, listed, title, title_of
+from minitp.runs import header_of, listed, title
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +146,7 @@ def test_html_in_strings_stays_text(page, runs, tiny_trace):
 def test_a_title_comes_from_the_head_of_the_file_alone(runs, tiny_trace):
     tiny_trace.run["text"] = "a\x1b[31m river\n" + "x" * 200
     tiny_trace.write(runs / "one.json.gz")
-    said = title_of(runs / "one.json.gz")
+    said = title(header_of(runs / "one.json.gz"))
     assert said.startswith("“a�[31m river xxx") and said.endswith("tiny on 2 ranks (threads)") and len(said) < 120
     with open(runs / "one.json.gz", "r+b") as file:
         file.truncate(5000)                                        # nothing behind the head is read
@@ -157,7 +157,7 @@ def test_a_title_comes_from_the_head_of_the_file_alone(runs, tiny_trace):
                                   b"\xff" * 100, b'"run":{"text":[[]],"model":[],"ranks":true,"world":3}\n'])
 def test_a_file_without_a_header_has_no_title(tmp_path, data):
     (tmp_path / "x.json").write_bytes(data)
-    assert title_of(tmp_path / "x.json") == ""
+    assert title(header_of(tmp_path / "x.json")) == ""
     assert isinstance(header_of(tmp_path / "x.json"), dict)
 
 

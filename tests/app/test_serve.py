@@ -117,6 +117,14 @@ def test_a_taken_port_is_refused_or_passed_over(monkeypatch):
         assert number < command.free_port(None) < number + 50
 
 
+def test_a_port_that_is_not_for_this_user_is_not_called_taken(monkeypatch):
+    def refuse(self, address):
+        raise PermissionError(13, "Permission denied")
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(LaunchError, match="may not listen on port 80;"):
+        command.free_port(80)
+
+
 def test_what_is_missing_is_named(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="no such folder"):
         command.serve(None, False, tmp_path / "gone")

@@ -1,8 +1,10 @@
 """Watch in the app: what only a real server and a real browser show together."""
+import json
 import re
 
 import pytest
 
+from minitp.trace import Trace
 from tests.app.browser import COUNT_FRAMES, press, settle, state_of
 from tests.app.server import serving
 
@@ -72,6 +74,17 @@ def test_a_rerun_keeps_the_place_and_goes_on_playing(tab):
     after = state_of(page)
     assert after["playing"] == "1" and after["clock"] == "measured"
     assert int(after["sync"]) >= int(before["sync"])
+
+
+def test_an_edited_copy_of_the_open_run_is_what_is_shown(tab, tiny_run_file, tmp_path):
+    plain = Trace.read(tiny_run_file).to_plain()
+    plain["run"]["pieces"] = [f"edited{i}" for i in range(len(plain["run"]["pieces"]))]      # its id stays
+    (tmp_path / tiny_run_file.name).write_text(json.dumps(plain))
+    page = tab()
+    assert not page.locator(".player", has_text="edited0").count()
+    page.locator("input[type=file]").set_input_files(tmp_path / tiny_run_file.name)
+    page.wait_for_url(re.compile(r"run=upload-"))
+    page.locator(".player", has_text="edited0").wait_for()
 
 
 def test_leaving_and_coming_back_keeps_the_place_and_one_loop(tab):

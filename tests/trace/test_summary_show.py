@@ -10,7 +10,7 @@ from minitp.errors import ConfigError
 from minitp.trace import Event, Mark, Timeline, Trace
 from minitp.trace.schema import CHECK
 from minitp.trace.show import show
-from minitp.trace.summary import BY, TAIL, as_plain, stragglers, summarize, total
+from minitp.trace.summary import BY, TAIL, as_plain, crowded, stragglers, summarize, total
 from minitp.trace.wording import count, duration, kind_of_site, plain, share, size
 
 
@@ -91,6 +91,14 @@ def test_what_is_not_there_is_refused():
         summarize(timeline, "color")
     with pytest.raises(ConfigError, match="rank 7 is not in this trace; it holds 0, 1"):
         summarize(timeline, rank=7)
+
+
+@pytest.mark.parametrize("cores, told", [(2, True), (0, False), (-5, False), (10**300, False), (True, False),
+                                         ("2", False), (None, False)])
+def test_cores_that_no_machine_has_make_no_crowd(cores, told):
+    trace = two_ranks()
+    trace.run |= {"cores": cores, "ranks_per_core": 1.5}
+    assert crowded(trace) is told
 
 
 def test_the_default_view():

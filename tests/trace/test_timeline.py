@@ -131,3 +131,14 @@ def test_the_parts_add_up_to_each_ranks_marks(gaps, op, root):
         assert len(sync.events) == len(gaps)
         last = np.flatnonzero(timeline.trace.events["enter"][sync.events] == sync.last_arrival)
         assert (timeline.waiting[sync.events[last]] == 0).all()          # the straggler waits for nobody
+
+
+def test_marks_are_sorted_by_rank_once_however_many_ranks(monkeypatch):
+    reads, rows = [], Trace.mark_rows
+    monkeypatch.setattr(Trace, "mark_rows", lambda trace: reads.append(1) or rows(trace))
+    trace = Trace.of([event(rank, "all_reduce", 10, 20) for rank in range(50)],
+                     [Mark(rank, "decode", None, None, 5, 20 + rank % 2) for rank in (*range(50), 60)])
+    spans = Timeline.of(trace).spans
+    assert len(reads) == 1
+    assert [span.rank for span in spans if span.enter == 5] == [*range(50), 60]
+    assert [(span.after, span.rank) for span in spans if span.enter == 20] == [(r, r) for r in range(50) if r % 2]

@@ -104,6 +104,8 @@ def test_of_several_runs_on_as_many_ranks_the_newest(runs):
     headers = {"old": one | {"created": "2026-01-01"}, "new": one | {"created": "2026-02-01"},
                "mpi": one | {"created": "2025-01-01", "world": "mpi"}}
     assert view.newest(["old", "new", "mpi"], headers) == ["new", "mpi"]
+    headers["new"] = headers["new"] | {"generation": headers["new"]["generation"] | {"broken": ["embedding"]}}
+    assert view.newest(["old", "new", "mpi"], headers) == ["old", "mpi"] and view.newest(["new"], headers) == ["new"]
 
 
 @given(st.lists(st.integers(0, 2), max_size=6), st.lists(st.integers(0, 2), max_size=6))
@@ -125,5 +127,7 @@ def test_tokens_of_a_header(tokens, flat):
 def test_the_prompt_is_checked():
     with pytest.raises(ConfigError, match="prompt is empty"):
         rerun("", ranks=[1])
-    run, = rerun("x" * 500, max_tokens=1, ranks=[1])
+    with pytest.raises(ConfigError, match=f"at most {LONGEST} bytes, and this one has {LONGEST + 2}"):
+        rerun("é" * (LONGEST // 2 + 1), ranks=[1])
+    run, = rerun("x" * LONGEST, max_tokens=1, ranks=[1])
     assert len(run.timeline.trace.run["prompts"]) == LONGEST and np.isfinite(run.logits).all()

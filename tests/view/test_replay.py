@@ -118,6 +118,13 @@ def test_cutting_further_is_computing_shared_out_plus_syncs():
     assert curve.seconds[curve.best - 1] == min(curve.seconds) and 1 < curve.best < 16
 
 
+def test_without_computing_there_is_nothing_to_share_out():
+    trace = all_reduces([[6_000_000, 4_000_000]] * 5, [5] * 5)
+    plain = trace.to_plain()
+    bare = Trace.from_plain(plain | {"marks": {name: [] for name in plain["marks"]}})
+    assert cutting(Passes(Timeline.of(bare))) is None
+
+
 def test_where_it_stops_paying_in_words():
     passes = Passes(Timeline.of(all_reduces([[6_000_000, 4_000_000]] * 5, [5] * 5)))
     never, stops, pays = (cutting_lines(cutting(passes, [link], most))[0] for link, most in (

@@ -5,7 +5,7 @@ const PLAYERS = new WeakMap();
 
 export default function component({ parentElement, data, setTriggerValue }) {
   const root = parentElement.querySelector(".player"), play = data.play, seek = data.seek || {};
-  const signature = `${play.run.id} ${JSON.stringify(play.run.window || null)} ${play.syncs.pass.length}`;
+  const signature = `${data.digest} ${JSON.stringify(play.run.window || null)}`;
   let kept = PLAYERS.get(parentElement);
   if (!kept || kept.signature !== signature) {
     if (kept) kept.player.destroy();
