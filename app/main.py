@@ -35,8 +35,8 @@ def pages() -> dict[str, list]:
     return made | {"": [st.Page(lead_home, title="minitp", url_path=first, visibility="hidden")]}
 
 
-chosen = st.navigation(pages())
-st.set_page_config(page_title=f"{chosen.title} · minitp", page_icon=str(Path(__file__).with_name("icon.svg")),
-                   layout="wide")
+st.set_page_config(page_title="minitp", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
+chosen = st.navigation(pages())            # after the icon: a page's own one would be fetched from the internet
+st.set_page_config(page_title=f"{chosen.title} · minitp")
 state.restore()
 chosen.run()
