@@ -25,7 +25,7 @@ from rich.table import Table
 from tests.app.browser import launched
 from tests.app.long_runs import write_long_run
 
-STATE = "[data-state]"
+PLAYER = "[data-state]"
 FRAMES = """seconds => new Promise(done => {
     const at = [];
     const tick = now => { at.push(now); now - at[0] < 1000 * seconds ? requestAnimationFrame(tick) : done(at); };
@@ -114,13 +114,13 @@ def paint(page: Any, address: str) -> float:
     """Seconds from asking for the page until the player has drawn."""
     began = time.perf_counter()
     page.goto(address)
-    page.locator(f"{STATE} svg rect").first.wait_for(timeout=60_000)
+    page.locator("[data-state*=token]").wait_for(timeout=60_000)
     return time.perf_counter() - began
 
 
 def frames(page: Any, limit: float = 8) -> tuple[float, float, float]:
     """(frames a second, 95th percentile and longest of a frame in ms) while the player plays."""
-    page.locator(STATE).focus()
+    page.locator(PLAYER).focus()
     page.keyboard.press("Space")
     at = page.evaluate(FRAMES, limit)
     page.keyboard.press("Space")
