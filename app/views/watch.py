@@ -25,9 +25,12 @@ def play_in(digest: str, _timeline: Timeline, first: int | None) -> dict[str, An
     return play_of(_timeline.trace, first=first, timeline=_timeline)
 
 
-def watch(opened: Opened) -> None:
-    """Streamlit keeps what fragments and downloads were given for two minutes after a visitor has left: they are given
-    the play, which is small, and never the trace."""
+def watch() -> None:
+    """Streamlit keeps fragments and downloads for two minutes after a visitor has left, with all that they were given
+    and the names of this module: they are given the play, which is small, and the run is no name of the module."""
+    opened = open_run()
+    if opened is None:
+        return
     play = _window(opened)
     _picture(play, _seek(opened, play), opened.digest, opened.name)
     _as_text(play, opened.digest)
@@ -159,6 +162,4 @@ def _break_it(reader: PlayReader) -> None:
 
 page.begin("Watch a token", "One forward pass after another, split over the ranks: what each computes, where they wait "
            "for each other, and what moves, with the numbers of this run.")
-run = open_run()
-if run is not None:
-    watch(run)
+watch()
