@@ -149,7 +149,7 @@ def _take_upload() -> None:
     """The uploader. A file that came is read at once and becomes a line of the list; the uploader is empty again."""
     turn = st.session_state.setdefault("_upload_turn", 0)
     with st.sidebar.expander("Open a trace file", icon=":material/upload_file:"):
-        file = st.file_uploader(f"A file that `--trace` wrote, of at most {size(UPLOAD_TEXT)} of text",
+        file = st.file_uploader(f"A file that `--trace` wrote, of at most {UPLOAD_TEXT // 2**20} MB of text",
                                 key=f"_uploader_{turn}")
     if file is None:
         return
