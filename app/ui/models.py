@@ -1,10 +1,13 @@
 """Choosing a model for pages that need its sizes alone: one that this machine knows, or sizes by hand."""
 from dataclasses import replace
+from typing import Literal
 
 import streamlit as st
 
+from minitp.commands.breaks import broken_sites
 from minitp.config import ModelConfig
-from minitp.errors import MinitpError
+from minitp.errors import ConfigError, MinitpError
+from minitp.placement import Placement
 from minitp.trace.wording import plain
 from minitp.view.known_models import known_config, known_models
 from ui import page, state
@@ -35,6 +38,19 @@ def config_of(name: str) -> ModelConfig | None:
 @st.cache_data(max_entries=20, ttl=60, show_spinner=False)
 def _config(name: str) -> ModelConfig:
     return known_config(name)
+
+
+def wrong_break(pattern: str, name: str, ranks: int, embedding: Literal["vocab", "hidden"]) -> str:
+    """Why a run of this model can't be broken there; "" where it can, or where only the run itself can tell."""
+    try:
+        placement = Placement(_config(name), ranks, embedding)
+    except (MinitpError, OSError):                        # it isn't fetched yet, or not so cut: the run says so
+        return ""
+    try:
+        broken_sites([pattern], placement, gathered=True)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def edited(config: ModelConfig, key: str) -> ModelConfig | None:

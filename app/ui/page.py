@@ -12,7 +12,7 @@ _LEGIBLE = '<style>.stPlotlyChart text[style*="rgb(128, 132, 149)"] {fill: curre
 
 
 # Streamlit leaves 6rem above the title and 5rem at the sides, which pictures need: of 900 px the sidebar takes a third
-_ROOM = "<style>.stMainBlockContainer {padding: 3.75rem clamp(1rem, 3vw, 5rem) 6rem}</style>"
+_ROOM = "<style>.stMainBlockContainer {padding-top: 3.75rem; padding-inline: clamp(1rem, 3vw, 5rem)}</style>"
 
 
 def begin(title: str, lead: str) -> None:

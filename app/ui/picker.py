@@ -21,7 +21,7 @@ from minitp.trace.wording import count, plain, sites_in_words, size
 from ui import page
 from ui.headers import header
 
-UPLOAD_TEXT = 32 * 2**20               # bytes of JSON text that an uploaded file may hold when unpacked
+UPLOAD_TEXT = 32_000_000               # bytes of JSON text that an uploaded file may hold when unpacked
 DIGITS = 12                            # of the digest that is shown
 _CHOSEN, _UPLOAD, _LIST = "_run", "_upload", "_run_list"
 
@@ -149,7 +149,7 @@ def _take_upload() -> None:
     """The uploader. A file that came is read at once and becomes a line of the list; the uploader is empty again."""
     turn = st.session_state.setdefault("_upload_turn", 0)
     with st.sidebar.expander("Open a trace file", icon=":material/upload_file:"):
-        file = st.file_uploader(f"A file that `--trace` wrote, of at most {UPLOAD_TEXT // 2**20} MB of text",
+        file = st.file_uploader(f"A file that `--trace` wrote, of at most {size(UPLOAD_TEXT)} of text",
                                 key=f"_uploader_{turn}")
     if file is None:
         return

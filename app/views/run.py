@@ -11,7 +11,7 @@ from minitp.launcher.mpiexec import no_mpi
 from minitp.models import list_models
 from minitp.runs import listed, runs_folder, title
 from minitp.trace.wording import count, plain, size
-from ui import page
+from ui import models, page
 from ui.headers import header
 from ui.jobs import shown
 from ui.state import keep
@@ -39,6 +39,9 @@ def ask() -> RunRequest | None:
         seed = st.number_input("Seed", 0, 2**31 - 1, key="run_seed", disabled=temperature == 0)
     with st.expander("More"):
         more = further()
+    if more["broken"] and (wrong := models.wrong_break(more["broken"], model, ranks, more["embedding"])):
+        st.caption(page.escaped(wrong))
+        return None
     try:
         return RunRequest(prompt, model, ranks, world, max_tokens, temperature, int(seed), **more)
     except MinitpError as error:

@@ -31,6 +31,7 @@ from minitp.trace.columns import (
 )
 from minitp.trace.kept import ArrayTable, KeptArray, checked_values
 from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Inner, Mark, Weight
+from minitp.trace.wording import size
 
 MAX_BYTES = 128 * 2**20            # of JSON text, after gunzip: about a million events
 MAX_DEPTH = 32                     # of lists and objects inside `run` and `clock`
@@ -247,8 +248,8 @@ def _unpacked(file: io.BufferedIOBase, most: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise FileFormatError(f"it can't be read: {error}") from error
     if len(text) > most:
-        raise FileFormatError(f"it holds more than {most // 2**20} MiB of text: more than minitp reads into "
-                              "memory. Record fewer steps, or without values")
+        raise FileFormatError(f"it holds more than {size(most)} of text: more than minitp reads into memory. "
+                              "Record fewer steps, or without values")
     return text
 
 

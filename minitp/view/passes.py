@@ -16,8 +16,11 @@ from minitp.view.header import words_of
 
 
 class Pass(NamedTuple):
-    """One pass; `number`: among the passes of the run, loading included, which is what `token` means in an address, on
-    Watch as on Timeline, while words count the tokens from 1 (`name`). begin and end in ns since the run's start, the parts in ns, means over the ranks."""
+    """One pass; begin and end in ns since the run's start, the parts in ns, means over the ranks.
+
+    number    among the passes of the run, loading included: what `token` means in an address, on Watch as on Timeline.
+              Words count the tokens from 1 (`name`)
+    """
     number: int
     phase: str
     step: int | None

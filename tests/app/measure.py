@@ -2,9 +2,11 @@
 
     python -m tests.app.measure            # about two minutes
 
-What it measures against the goals: first paint of Watch, warm (1.5 s); frames while playing (55 a second, p95 20 ms)
-with 4 ranks × 62 sync points × 20 tokens and with 8 × 202 × 20; the opening of 200 tokens × 8 ranks (2 s); what the
-browser is sent for one run (1 MB); the server's memory after ten such runs were opened (500 MB).
+What it measures against the goals: first paint of Watch, warm (1.5 s; the median of five); frames while playing (55 a
+second, p95 20 ms) with 4 ranks × 62 sync points × 20 tokens and with 8 × 202 × 20; the opening of 200 tokens × 8 ranks
+in a new page of the browser, of a server that has not read the file yet (2 s); what the browser is sent for one run
+with the page around it (1 MB); the server's memory after ten such runs were opened, one visitor after the other
+(500 MB).
 """
 import os
 import socket
@@ -44,7 +46,9 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
         received = count_bytes(page)
         rows.append(("first paint of the sample, cold", seconds(paint(page, f"{address}/watch")), ""))
-        rows.append(("first paint of the sample, warm", seconds(paint(page, f"{address}/watch")), "≤ 1.5 s"))
+        warm = sorted(paint(page, f"{address}/watch") for _ in range(5))
+        rows.append(("first paint of the sample, warm", f"{seconds(warm[2])} (of five: {seconds(warm[0])} … "
+                     f"{seconds(warm[4])})", "≤ 1.5 s"))
         for name, what in (("four", "4 ranks × 62 × 20"), ("eight", "8 ranks × 202 × 20")):
             before = received[0]
             took = paint(page, f"{address}/watch?run={name}.json.gz")
@@ -53,6 +57,8 @@ def main() -> None:
             rows += [(f"{what}: opened", seconds(took), ""), (f"{what}: sent", f"{sent / 1e6:.2f} MB", "≤ 1 MB"),
                      (f"{what}: frames a second", f"{rate:.1f}", "≥ 55"),
                      (f"{what}: p95 of a frame", f"{slow:.1f} ms (worst {worst:.0f})", "≤ 20 ms")]
+        page.close()                                      # what it played would go on drawing
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
         rows.append(("200 tokens × 8 ranks: opened", seconds(paint(page, f"{address}/watch?run=long0.json.gz")),
                      "≤ 2 s"))
         for number in range(1, 10):

@@ -136,3 +136,13 @@ def test_a_long_run_opens_within_two_seconds():
     print(shown)
     seconds = [float(line.split()[1]) for line in shown.splitlines()]
     assert len(seconds) == 2 and max(seconds) < 4, "2 s is the target; a busy machine gets as much again"
+
+
+def test_a_break_that_no_pass_meets_is_told_before_the_run(opened):
+    """With the words of the command, and no run is started for it."""
+    app = opened("run")
+    app.selectbox(key="run_model").set_value("tiny")
+    app.text_input(key="run_broken").set_value("layers.0.mlp.<b>").run(timeout=30)
+    assert app.button(key="run_start").disabled and "meet there" in said(app) and "<b>" not in said(app)
+    app.text_input(key="run_broken").set_value("layers.*.mlp.down").run(timeout=30)
+    assert not app.button(key="run_start").disabled and not app.exception

@@ -100,7 +100,8 @@ def test_the_first_paint_needs_no_pandas(runs, scatter_trace):
     scatter_trace.write(runs / "tiny.json")
     script = ("import sys\nfrom streamlit.testing.v1 import AppTest\n"
               "at = AppTest.from_file(sys.argv[1], default_timeout=60).run()\n"
-              "assert not at.exception and at.get('bidi_component')\nprint(sorted({'pandas', 'pyarrow'} & set(sys.modules)))")
+              "assert not at.exception and at.get('bidi_component')\n"
+              "print(sorted({'pandas', 'pyarrow'} & set(sys.modules)))")
     ran = subprocess.run([sys.executable, "-c", script, APP / "main.py"], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 
