@@ -58,7 +58,7 @@ function buildPicture(svg, o) {
   return { height, frame(state) {
     const moment = momentOf(sync, hasWholes ? state : { ...state, cut: 1 });
     parts.frame(moment, state.hover ?? state.pinned ?? null, state.pinned ?? null);
-    focus.frame(state.focus);
+    focus.frame(moment.cut < 1 ? "" : state.focus);       // areas frame lanes, and whole matrices lie across them
     tip.frame(state.hover);
   } };
 }
