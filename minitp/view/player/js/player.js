@@ -41,10 +41,14 @@ function createPlayer(root, play, host) {
     shown = motion.at(now, state, model.n);
     if (state.playing && calm.matches) shown = { ...shown, t: 1 };
     drawAll();
-    if (state.playing || motion.moving()) wake();
+    const isReady = state.sync + 1 >= model.n || scene.prepare({ ...state, sync: state.sync + 1 }, sceneWidth());
+    if (state.playing || motion.moving() || !isReady) wake();
+  }
+  function sceneWidth() {
+    return Math.floor(parts.stage.clientWidth);
   }
   function drawAll() {
-    const width = Math.floor(parts.stage.clientWidth), card = model.tour[state.card];
+    const width = sceneWidth(), card = model.tour[state.card];
     const all = { state, shown, width };
     root.classList.toggle("narrow", width < NARROW);
     for (const draw of draws) draw(all);

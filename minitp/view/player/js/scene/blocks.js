@@ -84,15 +84,17 @@ function matrixBlock(kit, o) {
   const { w, h, array } = o, { look } = kit, hue = fillOf(look, o.state, o.rank), shrink = o.shrink ?? 1;
   const block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns, shrink };
   const image = (parent, more) => svgNode(parent, "image", { preserveAspectRatio: "none", ...more });
+  const heat = () => heatPicture(o.key, array, hue, o.largest, look.paper, w / array.cols >= 6);
   let set, picture, sweep, marks;
+  /** Make the picture ahead of time: what takes longest of a block. */
+  if (array && !kit.level.outlines) block.warm = () => void heat();
   block.build = (parent) => {
     const node = block.node = groupInto(parent);
     rectInto(node, 0, 0, w, h, { fill: look.paper });
     const box = boxOf(kit, node, o, w, h), { inner } = box;
     set = box.set;
-    if (array && !kit.level.outlines) {
-      const href = heatPicture(o.key, array, hue, o.largest, look.paper, w / array.cols >= 6);
-      picture = image(inner, { width: w, height: h, href });
+    if (block.warm) {
+      picture = image(inner, { width: w, height: h, href: heat() });
     } else {
       picture = rectInto(inner, 0, 0, w, h, { fill: hue, "fill-opacity": 0.16 });
       if (o.words) textInto(node, look, w / 2, h / 2 + 4, o.words, { anchor: "middle", room: w - 4 });
