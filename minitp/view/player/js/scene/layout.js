@@ -46,7 +46,7 @@ function widthOf(column, level) {
   return Math.max(32, words, ...column.lanes.map((block) => block.w));
 }
 
-/** What `make(level)` gives at the roomiest level that fits in `width`, with its layout: {kit, spec, layout}. In steps. */
+/** In steps: what `make(level)` gives at the roomiest level that fits in `width`: {kit, spec, layout}. */
 function* fitScene(make, model, look, width) {
   if (width < NARROW) return { ...make({ ...narrowLevel(width), font: look.font }), layout: { width } };
   let chosen = null;

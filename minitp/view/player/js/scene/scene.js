@@ -1,9 +1,10 @@
 // The picture of one moment of a run: a pure function of (model, state, width), drawn with kept nodes.
 
 /**
- * {draw(state, width) → height, prepare(state, width) → ready, describe(state) → text, destroy()}. Structure is rebuilt when the
- * sync, the width or the theme changes; between frames only attributes do. `prepare` builds a little of the picture of
- * `state`, so that it is there when it is drawn. `state.hover`: what the pointer is on; `state.focus`: a card's.
+ * {draw(state, width) → height, prepare(state, width) → ready, describe(state) → text, destroy()}. Structure is rebuilt
+ * when the sync, the width or the theme changes; between frames only attributes do. `prepare` builds a little of the
+ * picture of `state`, so that it is there when it is drawn. `state.hover`: what the pointer is on; `state.focus`: a
+ * card's.
  */
 function createScene(svg, model, host) {
   svg.endScene?.();                                    // a host may draw a new scene into the same node

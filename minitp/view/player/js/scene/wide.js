@@ -17,7 +17,8 @@ function* widePicture(svg, kit, spec, layout, o) {
   const below = belowInto(svg, kit, spec, o, { x: 16, y: bottom + 12, w: (isFan ? width : place.x) - 32,
     full: width - 32, least: isFan ? 0 : FOOT_HIGH });
   const from = spec.columns.at(-1).lanes.map(firstPlace), to = spec.result.lanes.map(firstPlace);
-  return { height: below.bottom + GRID, areas: [...wideAreas(headings, layout, isFan ? 0 : FOOT_HIGH + 4), ...below.areas],
+  const areas = [...wideAreas(headings, layout, isFan ? 0 : FOOT_HIGH + 4), ...below.areas];
+  return { height: below.bottom + GRID, areas,
     frame(moment, lit, pinned) {
       const shown = rankOf(lit);
       lanes.frame(moment, shown);
@@ -49,7 +50,7 @@ function headingPlaces(spec, { columns, gate, result, feeds, width }) {
   return [...places, { column: spec.result, x: result.x, w: (feeds?.x ?? width) - result.x - 10 }];
 }
 
-/** The blocks of all columns in all lanes, and the arrows between them: {leaves, frame(moment, lit, pinned)}, a lane a step. */
+/** The blocks of all columns, lane by lane, and the arrows between them: {leaves, frame(moment, lit, pinned)}. */
 function* blocksInto(parent, kit, layout, spec) {
   const leaves = [], fading = [], columns = [...spec.columns, spec.result], places = [...layout.columns, layout.result];
   const groups = [];
