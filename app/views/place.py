@@ -60,7 +60,7 @@ def show(plan: CutPlan, usual: CutPlan) -> None:
     with st.expander("The syncs as a table"):
         page.table(sync_rows(plan), key="cut syncs")
     st.subheader("State by state", anchor=False)
-    st.caption("A cell per rank, as wide as the array. Grey: every rank holds all of it. Filled in a rank's color: its "
+    st.caption("A cell per rank, as wide as the array. Gray: every rank holds all of it. Filled in a rank's color: its "
                "own slice. Dashed: full size, but only one term of the sum. A bar across all ranks is a sync.")
     beside = plan.placement.ranks <= SIDE_BY_SIDE
     for pair in (("attention", "mlp"), ("embedding", "head")):

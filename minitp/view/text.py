@@ -19,6 +19,11 @@ def op_name(op: str) -> str:
     return OPS.get(op, op)
 
 
+def number(x: float) -> str:
+    """Three digits, with the minus sign of the picture."""
+    return f"{x:.3g}".replace("-", "−")
+
+
 def place(reader: PlayReader, k: int) -> str:
     """Where we are: token 2 “river” · layer 3 · MLP · sync point 12 of 62."""
     sync = reader.sync(k)
@@ -75,7 +80,7 @@ def _work(reader: PlayReader, sync: SyncView) -> str:
 
 
 def _computing(reader: PlayReader, sync: SyncView) -> str:
-    times = ", ".join(f"rank {r} {duration(ns)}" for r, ns in sync.computing.items())
+    times = ", ".join(f"rank {r}: {duration(ns)}" for r, ns in sync.computing.items())
     return f"Compute: {_work(reader, sync)}" + (f" Time: {times}." if times else "")
 
 
@@ -88,7 +93,7 @@ def _arriving(reader: PlayReader, sync: SyncView) -> str:
         return "One rank alone: nobody to wait for."
     if sync.broken:
         return "Broken on purpose: no rank comes to this gate, so nobody waits."
-    waited = ", ".join(f"rank {r} {duration(ns)}" for r, ns in waits.items() if ns > 0)
+    waited = ", ".join(f"rank {r}: {duration(ns)}" for r, ns in waits.items() if ns > 0)
     if sync.op in _FROM_ROOT or sync.op in ("send", "receive"):
         source = f"rank {sync.root}" if sync.root >= 0 else "the root"
         start = f"Data comes from {source}; the others wait until it is there."
@@ -116,11 +121,13 @@ _COMBINE = {
 
 
 def _combining(reader: PlayReader, sync: SyncView) -> str:
-    shape = dimensions(sync.shape)
+    shape, ranks = dimensions(sync.shape), int(sync.present.sum())
     if sync.broken:
         return (f"Broken on purpose: the {op_name(sync.op)} of {shape} {sync.dtype} is skipped. Nothing moves, and "
                 "every rank takes its own partial sum for the whole.")
-    text = _COMBINE.get(sync.op, "moves {shape} between {n} ranks").format(n=int(sync.present.sum()), shape=shape)
+    text = _COMBINE.get(sync.op, "moves {shape} between {n} ranks").format(n=ranks, shape=shape)
+    if ranks == 1:
+        text = f"one rank alone, so {shape} is whole already"
     return (f"{op_name(sync.op).capitalize()}: {text} ({sync.dtype}, payload {size(sync.payload)})."
             f"{equation(reader, sync)}")
 
@@ -132,8 +139,8 @@ def equation(reader: PlayReader, sync: SyncView) -> str:
     total = slots.get(("sum", -1))
     if sync.before != "partial" or len(first) < 2 or total is None or not total.numbers.size or sync.broken:
         return ""
-    terms = " + ".join(f"({x:.3g})" if x < 0 else f"{x:.3g}" for x in first.values())
-    return f" y[0] = {terms} = {total.numbers[0, 0]:.3g}."
+    terms = " + ".join(f"({number(x)})" if x < 0 else number(x) for x in first.values())
+    return f" y[0] = {terms} = {number(total.numbers[0, 0])}."
 
 
 # --- afterwards: what it feeds ------------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ def steps(reader: PlayReader, pass_index: int) -> list[dict[str, Any]]:
 
 
 def _row(reader: PlayReader, sync: SyncView) -> dict[str, Any]:
-    waits = ", ".join(f"rank {r} {duration(ns)}" for r, ns in sync.waits.items() if ns > 0)
+    waits = ", ".join(f"rank {r}: {duration(ns)}" for r, ns in sync.waits.items() if ns > 0)
     alone = int(sync.present.sum()) <= 1
     return {"number": sync.number, "site": sync.site, "what": f"{op_name(sync.op)}: {sync.reason}",
             "shape": dimensions(sync.shape), "payload": size(sync.payload),

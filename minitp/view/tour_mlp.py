@@ -3,7 +3,7 @@ import numpy as np
 
 from minitp.trace.wording import count, dimensions, duration, plain, size
 from minitp.view.cards import AFTER, ARRIVING, CHOICES, COMBINE, COMPUTE, Card, Guide, card
-from minitp.view.text import equation, op_name
+from minitp.view.text import equation, number, op_name
 
 
 def loading(guide: Guide) -> Card | None:
@@ -57,12 +57,12 @@ def gate_and_up(guide: Guide) -> Card | None:
     slots = guide.reader.slots(sync.index)
     kind = guide.model["activation"] or "the activation"
     example = ""
-    for rank in range(guide.ranks):
+    for rank in np.argsort(sync.enter, kind="stable").tolist():        # the first to finish: the picture shows its h
         gate, up, h = (slots.get((name, rank)) for name in ("gate", "up", "h"))
         if gate is not None and up is not None and h is not None and gate.exact and up.exact and h.exact:
             i = int(np.argmax(np.abs(h.numbers[0])))
-            example = (f" On rank {rank}, {kind}({gate.numbers[0, i]:.3g}) × {up.numbers[0, i]:.3g} = "
-                       f"{h.numbers[0, i]:.3g}.")
+            of = [number(array.numbers[0, i]) for array in (gate, up, h)]
+            example = f" On rank {rank}, {kind}({of[0]}) × {of[1]} = {of[2]}."
             break
     if guide.model["gated"]:
         return card("gate × up stays in the shard", f"{kind}(gate) × up works entry by entry, and gate[i] and up[i] "
@@ -78,7 +78,7 @@ def by_rows(guide: Guide) -> Card | None:
         return None
     slots = guide.reader.slots(sync.index)
     first = {r: drawn.numbers[0, 0] for (name, r), drawn in slots.items() if name == "first" and r >= 0}
-    terms = ", ".join(f"rank {r} {x:.3g}" for r, x in list(first.items())[:CHOICES])
+    terms = ", ".join(f"rank {r}: {number(x)}" for r, x in list(first.items())[:CHOICES])
     return card("A row cut gives partial sums", "down is cut the other way: each rank multiplies its shard by its own "
                 f"rows. The result has the full shape, {dimensions(sync.shape)}, but it is one term of a sum: not the "
                 "answer yet, hence the dashed outline." + (f" Of y[0] they hold: {terms}." if terms else ""),
@@ -91,7 +91,7 @@ def who_is_last(guide: Guide) -> Card | None:
         return None
     there = np.flatnonzero(sync.present).tolist()
     offered = guide.rank_choices(sync.last, there)
-    waits = ", ".join(f"rank {r} {duration(ns)}" for r, ns in sync.waits.items() if r != sync.last)
+    waits = ", ".join(f"rank {r}: {duration(ns)}" for r, ns in sync.waits.items() if r != sync.last)
     return card("The gate opens when the last rank is there",
                 f"{op_name(sync.op).capitalize()} at {plain(sync.site)}: every rank needs every other's part, so those "
                 "that are ready wait. Step on to see them arrive.", sync.index, COMPUTE, focus="gate", clock="measured",
@@ -118,11 +118,11 @@ def too_late(guide: Guide) -> Card | None:
         return None
     sync, act = next(((s, a) for s, a in found if guide.mlp is not None and s.index == guide.mlp.index), found[0])
     late, right = act.numbers[0, -2:].tolist()
-    kind, same = guide.model["activation"], f"{late:.3g}" == f"{right:.3g}"
+    kind, same = guide.model["activation"], number(late) == number(right)
     return card("Why the sum can't wait", f"Could the ranks go on with their partial sums and add later? Switch the "
                 f"toggle: {kind} of each term, then the sum; or the sum, then {kind}.", sync.index, COMBINE,
                 focus="toggle", question="Do both orders give the same number?", choices=["yes", "no"],
                 answer=0 if same else 1,
-                reveal=f"Added first, {kind}(y[0]) is {right:.3g}. Added after, it would be {late:.3g}. "
+                reveal=f"Added first, {kind}(y[0]) is {number(right)}. Added after, it would be {number(late)}. "
                        + ("Here they happen to agree to three digits; in general they don't: " if same else "")
                        + f"{kind}(a + b) ≠ {kind}(a) + {kind}(b), so every norm and activation needs the sum first.")

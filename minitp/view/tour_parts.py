@@ -1,7 +1,7 @@
 """The tour's cards about the other parts of the model and the whole run: heads, both ends, beads, time, a break."""
 from minitp.trace.wording import duration, plain, share
 from minitp.view.cards import AFTER, ARRIVING, COMBINE, COMPUTE, Card, Guide, card
-from minitp.view.text import op_name
+from minitp.view.text import number, op_name
 
 
 def heads(guide: Guide) -> Card | None:
@@ -50,7 +50,7 @@ def logits(guide: Guide) -> Card | None:
         return None
     slots, pieces = guide.reader.slots(sync.index), guide.reader.play["pieces"]
     best = {r: drawn.numbers[0] for (name, r), drawn in slots.items() if name == "best" and drawn.numbers.size}
-    offers = "; ".join(f"rank {r} {_piece(pieces, pair[0])} {pair[1]:.3g}" for r, pair in list(best.items())[:8])
+    offers = "; ".join(f"rank {r}: {_piece(pieces, pair[0])} {number(pair[1])}" for r, pair in list(best.items())[:8])
     made = guide.reader.pass_words(guide.at)[2]
     how = ("Each rank scores its own part of the vocabulary; the shards are laid side by side, and every rank picks "
            "the same word." if sync.before.startswith("shard") and sync.part == "head" else

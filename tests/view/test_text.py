@@ -32,7 +32,7 @@ def test_captions_say_who_was_last_and_what_each_rank_waited(name):
     for k in range(reader.n):
         sync, arriving = reader.sync(k), caption(reader, k, 1)
         waits = {rank: ns for rank, ns in sync.waits.items() if ns}
-        assert re.findall(rf"rank (\d+) ({TIME})", arriving) == [(str(r), duration(ns)) for r, ns in waits.items()]
+        assert re.findall(rf"rank (\d+): ({TIME})", arriving) == [(str(r), duration(ns)) for r, ns in waits.items()]
         if reader.ranks == 1:
             assert arriving == "One rank alone: nobody to wait for."
         elif sync.op in ("scatter", "broadcast"):
@@ -52,10 +52,10 @@ def test_captions_say_the_computing_times_the_payload_and_the_true_sum(name):
         assert combining.count(f"payload {size(sync.payload)}") == 1
         if "y[0] = " in combining:
             terms, total = re.fullmatch(r".* y\[0\] = (.*) = (\S+)\.", combining).groups()
-            shown = [float(term.strip("()")) for term in terms.split(" + ")]
+            shown = [float(term.strip("()").replace("−", "-")) for term in terms.split(" + ")]
             exact = [slots["first", rank].numbers[0, 0] for rank in range(reader.ranks)]
             np.testing.assert_allclose(shown, exact, rtol=0.006)
-            assert float(total) == pytest.approx(slots["sum", -1].numbers[0, 0], rel=0.006)
+            assert float(total.replace("−", "-")) == pytest.approx(slots["sum", -1].numbers[0, 0], rel=0.006)
 
 
 def test_every_sum_of_kept_arrays_has_its_equation():

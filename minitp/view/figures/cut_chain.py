@@ -1,6 +1,6 @@
 """A part of a pass as a chain from top to bottom: arrays with one cell per rank, steps between them, syncs as gates.
 
-A cell is as wide as the array: what this rank holds of it is filled. Whole is grey with a thin edge, a shard in the
+A cell is as wide as the array: what this rank holds of it is filled. Whole is gray with a thin edge, a shard in the
 rank's hue with a thick one, a partial sum in its hue, dashed.
 """
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The lab's figures: one round as columns of ranks, what they hold above and below, messages as arrows in ink between.
 
-A cell is one number. Its fill says whose it is: stripes in the hues of the ranks whose terms are in it; grey once a sum
+A cell is one number. Its fill says whose it is: stripes in the hues of the ranks whose terms are in it; gray once a sum
 has all of them. A partial sum is dashed, a piece solid, an empty place dotted. What goes, and what has come, has an
 edge of ink.
 """
@@ -160,7 +160,7 @@ def legend(play: Play) -> str:
     """How to read the picture of a round."""
     if play.op in SUMS:
         cells = ("A cell is one number, striped in the hues of the ranks whose terms are in it: dashed while the sum "
-                 "is partial, grey when all terms are in")
+                 "is partial, gray when all terms are in")
     elif play.op == "scatter":
         cells = "A cell is one number, in the hue of the rank that it is for"
     else:

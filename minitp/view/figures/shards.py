@@ -14,7 +14,7 @@ NAMED = 24                             # pieces up to which each says whose it i
 
 
 def tensor_figure(picture: Picture) -> go.Figure:
-    """The whole matrix, every piece in its owner's hue; grey where all hold all. Opacity is the number's magnitude."""
+    """The whole matrix, every piece in its owner's hue; gray where all hold all. Opacity is the number's magnitude."""
     scale = picture.largest
     bare = [piece.cells is None or not scale for piece in picture.pieces]
     names = [_name(picture, piece) for piece, is_bare in zip(picture.pieces, bare, strict=True) if is_bare]

@@ -22,7 +22,7 @@ def unit_for(ns: float) -> tuple[float, str]:
 
 
 def marker(kind: int, color: str, ink: str) -> dict[str, Any]:
-    """How a bar looks: COMPUTING solid, WAITING hatched, MOVING in ink, whose grey outline stays legible where the
+    """How a bar looks: COMPUTING solid, WAITING hatched, MOVING in ink, whose gray outline stays legible where the
     theme changes and the figure isn't drawn anew."""
     if kind == MOVING:
         return {"color": ink, "line": {"width": 0.5, "color": GREY}}

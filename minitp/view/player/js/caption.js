@@ -57,7 +57,7 @@ function arriving(model, { op, root, last }, here) {
 }
 
 function byRank(rows, ns) {
-  return rows.map(row => `rank ${row.rank} ${duration(ns(row))}`).join(", ");
+  return rows.map(row => `rank ${row.rank}: ${duration(ns(row))}`).join(", ");
 }
 
 function combining(model, sync, here) {
@@ -66,8 +66,8 @@ function combining(model, sync, here) {
     return `Broken here: the ${name} is skipped and every rank takes its own partial sum for the whole; ${payload} `
       + "that should have been added.";
   }
-  const what = (COMBINES[sync.op] || "moves {shape} between {n} ranks")
-    .replace("{n}", here.length).replace("{shape}", dimensions(sync.shape));
+  const shape = dimensions(sync.shape), what = here.length === 1 ? `one rank alone, so ${shape} is whole already`
+    : (COMBINES[sync.op] || "moves {shape} between {n} ranks").replace("{n}", here.length).replace("{shape}", shape);
   return `${name[0].toUpperCase()}${name.slice(1)}: ${what} (${payload}).${equation(model, sync)}`;
 }
 
@@ -77,8 +77,13 @@ function equation(model, sync) {
   const first = kept.filter(slot => slot && slot.cols);
   const sum = sync.slot("sum", -1);
   if (sync.before !== "partial" || first.length < 2 || !sum || !sum.cols) return "";
-  const terms = first.map(slot => slot.at(0, 0)).map(x => x < 0 ? `(${three(x)})` : three(x));
-  return ` y[0] = ${terms.join(" + ")} = ${three(sum.at(0, 0))}.`;
+  const terms = first.map(slot => slot.at(0, 0)).map(x => x < 0 ? `(${signed(x)})` : signed(x));
+  return ` y[0] = ${terms.join(" + ")} = ${signed(sum.at(0, 0))}.`;
+}
+
+// Three digits, with the minus sign of the picture.
+function signed(x) {
+  return three(x).replaceAll("-", "−");
 }
 
 function afterwards(model, sync) {

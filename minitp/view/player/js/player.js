@@ -8,7 +8,7 @@ function createPlayer(root, play, host) {
   const parts = Object.fromEntries(Array.from(root.querySelectorAll("[data-part]"), node => [node.dataset.part, node]));
   if (!model.n) return emptyPlayer(root, parts, ending);
   const calm = matchMedia("(prefers-reduced-motion: reduce)"), motion = createMotion();
-  let state = initialState(model), shown = state, frame = 0, before = 0, hover = null;
+  let state = initialState(model), shown = state, frame = 0, later = 0, before = 0, hover = null;
 
   const act = action => {
     const asked = reduce(model, state, action);
@@ -42,9 +42,20 @@ function createPlayer(root, play, host) {
     if (state.playing && calm.matches) shown = { ...shown, t: 1 };
     drawAll();
     if (state.playing || motion.moving()) wake();
+    lookAhead();
+  }
+  // A piece of the next sync's picture after every frame, and at rest one after the other: to go there costs no frame.
+  function lookAhead() {
+    clearTimeout(later);
+    if (ending.signal.aborted || state.sync + 1 >= model.n) return;
+    const isReady = scene.prepare({ ...state, sync: state.sync + 1 }, sceneWidth());
+    if (!isReady && !frame) later = setTimeout(lookAhead, 16);
+  }
+  function sceneWidth() {
+    return Math.floor(parts.stage.clientWidth);
   }
   function drawAll() {
-    const width = Math.floor(parts.stage.clientWidth), card = model.tour[state.card];
+    const width = sceneWidth(), card = model.tour[state.card];
     const all = { state, shown, width };
     root.classList.toggle("narrow", width < NARROW);
     for (const draw of draws) draw(all);

@@ -84,23 +84,23 @@ function matrixBlock(kit, o) {
   const { w, h, array } = o, { look } = kit, hue = fillOf(look, o.state, o.rank), shrink = o.shrink ?? 1;
   const block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns, shrink };
   const image = (parent, more) => svgNode(parent, "image", { preserveAspectRatio: "none", ...more });
-  let set, picture, sweep;
+  const heat = () => heatPicture(o.key, array, hue, o.largest, look.paper, w / array.cols >= 6);
+  let set, picture, sweep, marks;
+  /** Make the picture ahead of time: what takes longest of a block. */
+  if (array && !kit.level.outlines) block.warm = () => void heat();
   block.build = (parent) => {
     const node = block.node = groupInto(parent);
     rectInto(node, 0, 0, w, h, { fill: look.paper });
     const box = boxOf(kit, node, o, w, h), { inner } = box;
     set = box.set;
-    if (array && !kit.level.outlines) {
-      const href = heatPicture(o.key, array, hue, o.largest, look.paper, w / array.cols >= 6);
-      picture = image(inner, { width: w, height: h, href });
+    if (block.warm) {
+      picture = image(inner, { width: w, height: h, href: heat() });
     } else {
       picture = rectInto(inner, 0, 0, w, h, { fill: hue, "fill-opacity": 0.16 });
       if (o.words) textInto(node, look, w / 2, h / 2 + 4, o.words, { anchor: "middle", room: w - 4 });
     }
-    for (const mark of o.marks ?? []) {
-      rectInto(node, -3, mark.y * h - 1.5, w + 6, Math.max(3, mark.h * h) + 3,
-        { rx: 2, fill: "none", stroke: look.ink, "stroke-width": 1.5 });
-    }
+    marks = (o.marks ?? []).map((mark) => rectInto(node, -3, mark.y * h - 1.5, w + 6, Math.max(3, mark.h * h) + 3,
+      { rx: 2, fill: "none", stroke: look.ink, "stroke-width": 1.5, opacity: 0 }));
     sweep = rectInto(node, 0, -3, 3, h + 6, { rx: 1.5, fill: look.ink, opacity: 0 });
     if (o.what) kit.know(node, o.what, { w, h, array, rows: array ? array.rows : 0 });
   };
@@ -110,6 +110,7 @@ function matrixBlock(kit, o) {
   block.frame = (at) => {
     const s = at.stage(o.stage), { lit } = at;
     put(picture, "opacity", at.moment.cut < 1 || s > 0 ? 1 : 0.45);
+    for (const mark of marks) put(mark, "opacity", s > 0 ? 1 : 0);
     put(sweep, "x", mix(0, w - 3, s));
     put(sweep, "opacity", at.moment.cut === 1 && s > 0 && s < 1 && o.sweeps !== false ? 0.85 : 0);
     set(o.state, lit?.kind === "shard" && lit.rank === o.rank && lit.name === o.what?.name);

@@ -48,13 +48,15 @@ function gatePlaces(kit, { gate, lanes, bottom }, spec) {
 
 /** {frame(moment, partials, results, lit)}: where the terms come from and the result goes, by rank; the lit rank. */
 function gateInto(parent, kit, places, spec, index) {
-  const { look, ranks, sync } = kit, { kind } = spec.gate, states = gateStates(spec.gate), group = groupInto(parent);
+  const { look, ranks, sync } = kit, { kind } = spec.gate, states = gateStates(kit, spec.gate);
+  const group = groupInto(parent);
   const still = gateFrameInto(group, kit, places, spec), foot = footInto(group, kit, spec, places, index);
   const flying = groupInto(parent), named = kind !== "concat" || places.slots[0].w > 44;
   const bars = (where, state, words) => ranks.map((rank) =>
     barInto(flying, look, where[rank], state, rank, words?.(rank)));
-  const terms = bars(places.slots, states.before, named ? (rank) => termWords(kit, spec, rank, index) : null);
-  const copies = bars(places.slots, states.before), released = bars(places.leave, states.after);
+  const says = named ? (rank) => termWords(kit, spec, rank, index) : null;
+  const terms = bars(places.slots, states.before, says), copies = bars(places.slots, states.before, says);
+  const released = bars(places.leave, states.after);
   terms.forEach((term, rank) => kit.know(term, { kind: "term", rank, slot: "in" }));
   const staying = sync.broken || ranks.length === 1 || kind === "none";
   const gets = (rank, results) => !sync.broken && results?.[rank] && (spec.gate.to?.includes(rank) ?? true);
@@ -73,7 +75,7 @@ function gateInto(parent, kit, places, spec, index) {
 }
 
 /** The states of what goes into a gate and of what comes out. */
-const gateStates = ({ kind, states }) => states
+const gateStates = (kit, { kind, states }) => states ?? (kit.alone ? { before: "whole", after: "whole" } : null)
   ?? { before: kind === "concat" ? "shard" : "partial", after: kind === "cut" ? "shard" : "whole" };
 
 /** What doesn't move: the frame, the pluses, the empty slots; returns the slots. */
@@ -107,11 +109,11 @@ function copyFrame(node, { combine }, slot, meet, staying) {
   put(node, "opacity", !staying && combine > 0 && combine < 0.66 ? 0.9 : 0);
 }
 
-/** The result rises from the foot to a lane and goes on to where it belongs. */
-function releaseFrame(node, { combine, release }, leave, foot, to, gets) {
-  const rising = ease(between(combine, 0.72, 1)), out = ease(clamp01(release * 2));
+/** The result rises from the foot to a lane and goes on to where it belongs: at rest nothing covers the terms. */
+function releaseFrame(node, { release }, leave, foot, to, gets) {
+  const rising = ease(between(release, 0, 0.3)), out = ease(between(release, 0.3, 0.6));
   moveTo(node, mix(leave.x, to.x, out), mix(mix(foot.y, leave.y, rising), to.y + to.h / 2 - leave.h / 2, out));
-  put(node, "opacity", gets && combine > 0.72 && release < 0.5 ? 0.95 : 0);
+  put(node, "opacity", gets && release > 0 && release < 0.6 ? 0.95 : 0);
 }
 
 /** A bar with words, at (0, 0) of its own group: paper, then the tinted bar, then the words. */
@@ -136,7 +138,9 @@ function footInto(parent, kit, spec, { foot: { x, y, w }, share }, index) {
   rectInto(made, 0, 0, w, TERM_HIGH, ground);
   if (adds || kind === "none") {
     const sum = sumValue(sync, index), number = sum === null ? "" : ` ${numberWords(sum, spec.decimals)}`;
-    textInto(made, look, w / 2, 16.5, adds ? `Σ${number}` : opName(sync.op),
+    const fits = (text) => textWidth(text, SMALL, look.font, true) <= w - 4;
+    const words = adds ? [`Σ${number}`, number.trim()].find(fits) ?? "Σ" : opName(sync.op);
+    textInto(made, look, w / 2, 16.5, words,
       { anchor: "middle", bold: true, room: w - 4, fill: adds ? look.paper : look.ink });
   } else for (const rank of ranks) {
     const tint = { rx: 2, fill: rankHue(rank), "fill-opacity": 0.55 };

@@ -20,14 +20,13 @@ function wholesOf(kit, wanted, word, upright = false) {
   }).filter(Boolean);
 }
 
-/** Where ranks hold copies of the same slice (a kv head), the slice is parted among them so that each is seen. */
+/** Ranks that hold copies of the same slice (a kv head) each get a stripe of it, over and over: no cut looks so. */
 function shareCopies(rects) {
   const apart = (a, b, side, length) => a[side] >= b[side] + b[length] - 1e-9 || b[side] >= a[side] + a[length] - 1e-9;
   return rects.map((rect) => {
     const over = rects.filter((other) => !apart(rect, other, "x", "w") && !apart(rect, other, "y", "h"));
     if (over.length < 2) return rect;
-    const h = rect.h / over.length;
-    return { ...rect, y: rect.y + h * over.indexOf(rect), h, copied: true };
+    return { ...rect, copy: over.indexOf(rect), copies: over.length };
   });
 }
 
@@ -60,13 +59,29 @@ function insetInto(parent, kit, wholes, width) {
 /** A rank's slice of a whole matrix of w × h px that begins at y = top. */
 function sliceInto(parent, kit, rect, w, h, top) {
   const wide = Math.max(1, rect.w * w - 1), high = Math.max(1, rect.h * h - 1);
-  const node = rectInto(parent, rect.x * w, top + rect.y * h, wide, high,
-    { rx: 2, fill: rankHue(rect.rank), "fill-opacity": 0.6, stroke: kit.look.ink, "stroke-width": 0 });
+  const fill = { fill: rankHue(rect.rank), "fill-opacity": 0.6, stroke: kit.look.ink, "stroke-width": 0 };
+  const x = rect.x * w, y = top + rect.y * h;
+  const node = rect.copies ? svgNode(groupInto(parent, x, y), "path", { ...fill, d: stripesPath(wide, high, rect) })
+    : rectInto(parent, x, y, wide, high, { rx: 2, ...fill });
   kit.know(node, { kind: "shard", rank: rect.rank, name: rect.name });
   return node;
 }
 
+const STRIPE = 5;                       // px across and down
+
+/** Of the diagonal stripes of a w × h box every `copies`-th one, from number `copy` on. */
+function stripesPath(w, h, { copy, copies }) {
+  const above = (s) => `${hundredths(Math.min(s, w))} ${hundredths(s - Math.min(s, w))}`;
+  const below = (s) => `${hundredths(s - Math.min(s, h))} ${hundredths(Math.min(s, h))}`;
+  let d = "";
+  for (let from = copy * STRIPE; from < w + h; from += copies * STRIPE) {
+    const to = Math.min(from + STRIPE, w + h), corner = (side, at) => (from < side && side < to ? `L${at}` : "");
+    d += `M${above(from)}${corner(w, `${w} 0`)}L${above(to)}L${below(to)}${corner(h, `0 ${h}`)}L${below(from)}Z`;
+  }
+  return d;
+}
+
 function insetWords({ rects, word }) {
   if (new Set(rects.map((rect) => rect.rank)).size < 2) return "not cut";
-  return INSET_WORDS[word] + (rects.some((rect) => rect.copied) ? ", copies" : "");
+  return INSET_WORDS[word] + (rects.some((rect) => rect.copies) ? "; stripes: copies" : "");
 }

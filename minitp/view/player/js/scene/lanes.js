@@ -33,11 +33,16 @@ function headingInto(parent, kit, column, { x, y = 0, w, most = 3 }) {
   kit.know(group, { kind: "heading", focus: column.focus });
 }
 
-/** Shape and state of a column as at most `most` lines; the state's first word alone where there is no more room. */
+/**
+ * Shape and state of a column as at most `most` lines; the state's first word alone where there is no more room, and
+ * of a shape nothing rather than a part.
+ */
 function headingLines(kit, column, w, most) {
-  const { font } = kit.look, lines = (text) => wrapText(text, w, SMALL, font);
-  const fits = textWidth(column.shape, SMALL, font) <= w, close = column.shape.replaceAll(" × ", "×");
-  const shape = [fits ? column.shape : fitText(close, w, SMALL, font)].filter(Boolean);
+  const { font } = kit.look, fits = (text) => textWidth(text, SMALL, font) <= w;
+  const lines = (text) => (text.split(" ").every(fits) ? wrapText(text, w, SMALL, font) : []);
+  const close = column.shape.replaceAll(" × ", "×"), wrapped = lines(column.shape);
+  const inOne = [column.shape, close].find(fits) ?? (wrapped.length < most ? null : "");
+  const shape = inOne === null ? wrapped : [inOne].filter(Boolean);
   const all = [...shape, ...lines(column.state)];
   return all.length <= most ? all : [...shape, ...lines(column.state.split(":")[0])].slice(0, most);
 }
@@ -50,7 +55,8 @@ function gateHeadingInto(parent, kit, spec, { x, y, w }) {
   const note = textInto(parent, look, x, y + 49, "", { muted: true });
   const waits = spec.gate.kind === "fan" ? `waits for rank ${spec.root}` : "waits for all";
   return { frame({ arrived, needed, phase }) {
-    const alone = needed === 1, now = phase < COMBINE && !alone ? waits : spec.gate.word;
+    const alone = needed === 1, nothing = isSum(spec) ? "nothing to add" : "nothing to join";
+    const now = alone && kit.alone ? nothing : phase < COMBINE && !alone ? waits : spec.gate.word;
     const came = alone ? "one rank alone" : `${arrived} of ${needed} arrived`;
     putText(count, fitText(sync.broken ? "skipped" : came, w, SMALL, look.font, true));
     putText(note, fitText(sync.broken ? "nobody waits" : now, w, SMALL, look.font));

@@ -46,8 +46,8 @@ function widthOf(column, level) {
   return Math.max(32, words, ...column.lanes.map((block) => block.w));
 }
 
-/** What `make(level)` gives at the roomiest level that fits in `width`, with its layout: {kit, spec, layout}. */
-function fitScene(make, model, look, width) {
+/** In steps: what `make(level)` gives at the roomiest level that fits in `width`: {kit, spec, layout}. */
+function* fitScene(make, model, look, width) {
   if (width < NARROW) return { ...make({ ...narrowLevel(width), font: look.font }), layout: { width } };
   let chosen = null;
   for (const base of LEVELS) {
@@ -55,6 +55,7 @@ function fitScene(make, model, look, width) {
     if (level.bare) made.spec.columns = made.spec.columns.slice(-1);
     chosen = { ...made, layout: wideLayout(made.spec, level, width) };
     if (chosen.layout.need <= width) break;
+    yield null;
   }
   return chosen;
 }

@@ -8,7 +8,7 @@ function sourceScene(kit) {
   const pieces = scatterPieces(kit, upright, scatter), source = sourceBlock(kit, pieces, root, scatter);
   return {
     stages: 1, root, pieces, source,
-    columns: [{ symbol: sync.site.replace(/\.weight$/, "") || "the data", focus: "source", shape,
+    columns: [{ symbol: siteWords(sync.site) || "the data", focus: "source", shape,
       state: `on root: rank ${root} alone holds it`,
       lanes: ranks.map((rank) => (rank === root ? source : emptyBlock(kit, rank, "nothing yet", 0, 96))) }],
     gate: { kind: "fan", word: scatter ? "cuts and hands out" : "hands out copies" },
@@ -20,6 +20,9 @@ function sourceScene(kit) {
       : `Rank ${root} hands every rank a copy: it is small, or every rank needs all of it.`,
   };
 }
+
+/** The site of what is loaded, short enough for a heading: the layer stands above the picture. */
+const siteWords = (site) => site.replace(/\.weight$/, "").replace(/^layers\.\d+\./, "").replace(/[._]/g, " ");
 
 /** The block that each rank holds afterwards: a matrix, a vector, or an outline where no values were kept. */
 function scatterPieces(kit, upright, scatter) {

@@ -53,7 +53,7 @@ function statusOf(sync, moment, rank) {
   if (!at.there) return "takes no part";
   if (at.computed < 1) return !ROOTED.has(sync.op) ? "computing" : rank === sync.root ? "reading" : "getting ready";
   if (sync.broken) return moment.phase < COMBINE ? "does not wait" : "goes on alone";
-  if (moment.needed === 1) return moment.phase < AFTER ? "nobody to wait for" : "no wait";
+  if (moment.needed === 1) return moment.phase < AFTER ? "waits for none" : "no wait";
   if (moment.phase <= ARRIVING) {
     if (!at.arrived) return "arriving";
     if (at.wait > 0) return `waiting ${duration(at.wait)}`;

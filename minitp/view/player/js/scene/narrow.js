@@ -10,7 +10,7 @@ function narrowLevel(width) {
   return { name: "narrow", row: 16, rows: 12, lead: 28, gate: width - 2 * GRID, gutter: 0, label: 34, ...sizes };
 }
 
-function narrowPicture(svg, kit, spec, { width }, o) {
+function* narrowPicture(svg, kit, spec, { width }, o) {
   const rank = clamp(Math.trunc(o.state.lane) || 0, 0, kit.ranks.length - 1), isFan = spec.gate.kind === "fan";
   const inner = width - 32, ground = groupInto(svg), heads = groupInto(svg), others = groupInto(svg);
   const leaves = [], fading = [], flow = { heads, leaves, fading, w: inner - 4 };
@@ -23,6 +23,7 @@ function narrowPicture(svg, kit, spec, { width }, o) {
   const end = flowInto(svg, kit, [spec.result], rank, resultTop, flow), titles = groupInto(svg);
   othersInto(others, kit, [...spec.columns, spec.result], rank, leaves);
   const flights = flightsInto(titles, kit, leaves, { x: 20, y: top, w: inner - 4, h: Math.max(160, end - top) });
+  yield null;
   const gate = isFan ? piecesInto(spec, leaves, spec.source.place, kit.ranks.length)
     : gateInto(band, kit, places, spec, o.index);
   const below = belowInto(svg, kit, spec, o, { x: 16, y: end + GRID * 2, w: inner, full: inner, least: 0 });

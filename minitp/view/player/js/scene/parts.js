@@ -29,6 +29,7 @@ function partialColumn(kit, symbol, stage, o = {}) {
   return {
     symbol: `${symbol} partial`, lead: "→", shape: shapeWords(kit.sync.shape), focus: "partial",
     state: kit.says("partial: not the answer yet"), lanes: kit.ranks.map(vector), ...o,
+    ...(kit.alone ? { symbol, short: symbol } : {}),
   };
 }
 
@@ -38,6 +39,7 @@ function shardColumn(kit, symbol, stage, o = {}) {
   return {
     symbol: `${symbol} shard`, lead: "→", shape: shapeWords(kit.slotShape("in")), focus: "partial",
     state: kit.says("shard: final, only a part"), lanes: kit.ranks.map(vector), ...o,
+    ...(kit.alone ? { symbol, short: symbol } : {}),
   };
 }
 

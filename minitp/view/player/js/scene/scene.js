@@ -1,20 +1,39 @@
 // The picture of one moment of a run: a pure function of (model, state, width), drawn with kept nodes.
 
 /**
- * {draw(state, width) → height, describe(state) → text, destroy()}. Structure is rebuilt when the sync, the width or
- * the theme changes; between frames only attributes do. `state.hover`: what the pointer is on; `state.focus`: a card's.
+ * {draw(state, width) → height, prepare(state, width) → ready, describe(state) → text, destroy()}. Structure is rebuilt
+ * when the sync, the width or the theme changes; between frames only attributes do. `prepare` builds a little of the
+ * picture of `state`, so that it is there when it is drawn. `state.hover`: what the pointer is on; `state.focus`: a
+ * card's.
  */
 function createScene(svg, model, host) {
   svg.endScene?.();                                    // a host may draw a new scene into the same node
-  let picture = null, latest = 0;
+  let picture = null, coming = null, latest = 0, look = null, theme = null;
   const pointer = pointerInto(svg, host, () => latest);
-  const draw = (state, width) => {
-    width = Math.round(clamp(Number(width) || 0, 320, 2400));
-    latest = state.sync;
-    const look = lookOf(host.theme), sync = model.sync(state.sync), index = pickedIndex(sync, state);
+  const asked = (state, wanted) => {
+    const width = Math.round(clamp(Number(wanted) || 0, 320, 2400));
+    if (theme !== host.theme) look = lookOf(theme = host.theme);
+    const sync = model.sync(state.sync), index = pickedIndex(sync, state);
     const key = [state.sync, width, look.key, width < NARROW ? state.lane : "", state.toggle, index].join("|");
-    if (picture?.key !== key) {
-      picture = { key, ...buildPicture(svg, { model, sync, look, width, state, index, know: pointer.know }) };
+    return { key, o: { model, sync, look, width, state, index, know: pointer.know } };
+  };
+  const begun = ({ key, o }) => (coming?.key === key ? coming : { key, steps: pictureSteps(o), made: null });
+  const step = (one) => {
+    one.made ??= one.steps.next().value ?? null;
+    return one.made;
+  };
+  const prepare = (state, width) => {
+    coming = begun(asked(state, width));
+    return Boolean(step(coming));
+  };
+  const draw = (state, width) => {
+    const wanted = asked(state, width);
+    latest = state.sync;
+    if (picture?.key !== wanted.key) {
+      const next = begun(wanted);
+      while (!step(next));
+      picture = { key: wanted.key, ...next.made };
+      showPicture(svg, picture, wanted.o);
     }
     picture.frame(state);
     return picture.height;
@@ -22,10 +41,10 @@ function createScene(svg, model, host) {
   const destroy = () => {
     pointer.end();
     svg.replaceChildren();
-    picture = null;
+    picture = coming = null;
   };
   svg.endScene = destroy;
-  return { draw, describe: (state) => describeMoment(model, state), destroy };
+  return { draw, prepare, describe: (state) => describeMoment(model, state), destroy };
 }
 
 /** The element that the equation is about: the pinned one, where its exact terms are known; else 0. */
@@ -35,30 +54,38 @@ function pickedIndex(sync, { pinned }) {
   return sync.times.every((_, rank) => termValue(sync, rank, index) !== null) ? index : 0;
 }
 
-/** Everything that stays between frames: {height, frame(state)}. */
-function buildPicture(svg, o) {
-  const { look, sync, width, index } = o;
-  svg.replaceChildren();
+function showPicture(svg, { root, height }, { look, width }) {
+  svg.replaceChildren(root);
   svg.kept = {};
-  put(svg, "font-family", look.font);
-  hatchPattern(svgNode(svg, "defs", {}), look);
+  const attributes = { "font-family": look.font, viewBox: `0 0 ${width} ${height}`, width, height };
+  for (const name in attributes) put(svg, name, attributes[name]);
+}
+
+/**
+ * Everything that stays between frames, in steps short enough for a frame each: the layout, one picture of weights
+ * after the other, the nodes lane by lane. Yields null, and at last {root, height, frame(state)}.
+ */
+function* pictureSteps(o) {
+  const { look, sync, width, index } = o, root = groupInto(null);
+  hatchPattern(svgNode(root, "defs", {}), look);
   const make = (level) => {
     const kit = sceneKit(o.model, sync, look, level, o.know);
     return { kit, spec: sceneSpec(kit) };
   };
-  const { spec, kit, layout } = fitScene(make, o.model, look, width);
+  const { spec, kit, layout } = yield* fitScene(make, o.model, look, width);
+  yield null;
+  const blocks = spec.columns.flatMap(({ lanes }) => lanes.flatMap((lane) => leavesOf(lane).map(({ block }) => block)));
+  for (const { warm } of blocks) {
+    if (warm) yield warm();
+  }
   spec.decimals = equationDecimals(kit.ranks.map((rank) => termValue(sync, rank, index) ?? 0), sumValue(sync, index));
-  const parts = (width < NARROW ? narrowPicture : widePicture)(svg, kit, spec, layout, o);
-  const height = Math.ceil(parts.height / GRID) * GRID, blocks = spec.columns.flatMap((column) => column.lanes);
-  const hasWholes = blocks.some((block) => leavesOf(block).some((leaf) => leaf.block.whole));
-  const focus = focusInto(svg, kit, parts.areas), tip = tipInto(svg, kit, width, height);
-  put(svg, "viewBox", `0 0 ${width} ${height}`);
-  put(svg, "width", width);
-  put(svg, "height", height);
-  return { height, frame(state) {
+  const parts = yield* (width < NARROW ? narrowPicture : widePicture)(root, kit, spec, layout, o);
+  const height = Math.ceil(parts.height / GRID) * GRID, hasWholes = blocks.some((block) => block.whole);
+  const focus = focusInto(root, kit, parts.areas), tip = tipInto(root, kit, width, height);
+  yield { root, height, frame(state) {
     const moment = momentOf(sync, hasWholes ? state : { ...state, cut: 1 });
     parts.frame(moment, state.hover ?? state.pinned ?? null, state.pinned ?? null);
-    focus.frame(state.focus);
+    focus.frame(moment.cut < 1 ? "" : state.focus);       // areas frame lanes, and whole matrices lie across them
     tip.frame(state.hover);
   } };
 }

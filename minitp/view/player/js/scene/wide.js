@@ -1,21 +1,24 @@
 // The wide picture: a lane per rank, one below the other, columns from left to right, the gate through all lanes.
 
-function widePicture(svg, kit, spec, layout, o) {
+function* widePicture(svg, kit, spec, layout, o) {
   const { gate: place, gap, width, bottom } = layout, isFan = spec.gate.kind === "fan", { gutter } = kit.level;
   const lanes = lanesInto(groupInto(svg), kit, layout), heads = groupInto(svg), under = groupInto(svg);
   const headings = headingPlaces(spec, layout);
   for (const { column, x, w } of headings) headingInto(heads, kit, column, { x, w });
   const gateHead = gateHeadingInto(heads, kit, spec, { x: place.x, y: 0, w: place.w + gap - 10 });
-  const blocks = blocksInto(svg, kit, layout, spec);
+  yield null;
+  const blocks = yield* blocksInto(svg, kit, layout, spec);
   const area = { x: gutter, y: 24, w: width - gutter - 32, h: bottom - 24 };
   const flights = flightsInto(groupInto(svg), kit, blocks.leaves, area);
   const gate = isFan ? fanOf(under, kit, spec, layout, blocks.leaves)
     : gateInto(svg, kit, gatePlaces(kit, layout, spec), spec, o.index);
+  yield null;
   const feeds = feedsInto(svg, kit, spec, layout);
   const below = belowInto(svg, kit, spec, o, { x: 16, y: bottom + 12, w: (isFan ? width : place.x) - 32,
     full: width - 32, least: isFan ? 0 : FOOT_HIGH });
   const from = spec.columns.at(-1).lanes.map(firstPlace), to = spec.result.lanes.map(firstPlace);
-  return { height: below.bottom + GRID, areas: [...wideAreas(headings, layout, isFan ? 0 : FOOT_HIGH + 4), ...below.areas],
+  const areas = [...wideAreas(headings, layout, isFan ? 0 : FOOT_HIGH + 4), ...below.areas];
+  return { height: below.bottom + GRID, areas,
     frame(moment, lit, pinned) {
       const shown = rankOf(lit);
       lanes.frame(moment, shown);
@@ -47,18 +50,20 @@ function headingPlaces(spec, { columns, gate, result, feeds, width }) {
   return [...places, { column: spec.result, x: result.x, w: (feeds?.x ?? width) - result.x - 10 }];
 }
 
-/** The blocks of all columns in all lanes, and the arrows between them: {leaves, frame(moment, lit, pinned)}. */
-function blocksInto(parent, kit, layout, spec) {
+/** The blocks of all columns, lane by lane, and the arrows between them: {leaves, frame(moment, lit, pinned)}. */
+function* blocksInto(parent, kit, layout, spec) {
   const leaves = [], fading = [], columns = [...spec.columns, spec.result], places = [...layout.columns, layout.result];
-  const groups = layout.lanes.map(({ y, h }, rank) => {
+  const groups = [];
+  for (const [rank, { y, h }] of layout.lanes.entries()) {
     const group = groupInto(parent), middle = y + h / 2;
     columns.forEach(({ lanes, lead }, i) => {
       const { x } = places[i], before = lead && i > 0 ? places[i - 1].x + columns[i - 1].lanes[rank].w : 0;
       if (before) fading.push(leadInto(group, kit.look, lead, before + 6, x - 6, middle, rank));
       placeBlock(group, kit, lanes[rank], x, middle - lanes[rank].h / 2, leaves, fading);
     });
-    return group;
-  });
+    groups.push(group);
+    yield null;
+  }
   const frame = leavesFrame(kit, spec, leaves, fading);
   return { leaves, frame(moment, lit, pinned) {
     frame(moment, lit);
