@@ -4,8 +4,8 @@
 
 What it measures against the goals: first paint of Watch, warm (1.5 s; the median of five); frames while playing (55 a
 second, p95 20 ms) with 4 ranks × 62 sync points × 20 tokens and with 8 × 202 × 20; the opening of 200 tokens × 8 ranks
-in a new page of the same browser, of a file that the server has not read yet (2 s); what the browser is sent for one run
-with the page around it (1 MB); the server's memory after ten such runs were opened, one visitor after the other
+in a new page of the same browser, of a file that the server has not read yet (2 s); what the browser is sent for one
+run with the page around it (1 MB); the server's memory after ten such runs were opened, one visitor after the other
 (500 MB).
 """
 import os
