@@ -2,9 +2,12 @@
 
 What is opened is what is shown: an upload is a line of the list with its digest, until it is removed.
 """
+import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
 
@@ -30,6 +33,7 @@ class Opened:
     trace: Trace
     timeline: Timeline
     digest: str
+    as_text: Callable[[], str]           # the trace as JSON; of a file it is read again, so as not to hold on to it
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ def _open(choice: RunFile | Upload) -> Opened | None:
     try:
         if isinstance(choice, RunFile):
             trace, timeline, digest = _read(choice.path, choice.modified, choice.size)
-            opened: Opened | None = Opened(choice.name, trace, timeline, digest)
+            opened: Opened | None = Opened(choice.name, trace, timeline, digest,
+                                                    partial(_text_of, choice.path))
         else:
             opened = choice.opened
     except (FileFormatError, OSError) as error:            # it may also have been deleted meanwhile
@@ -134,13 +139,17 @@ def _read(path: Path, modified: int, size: int) -> tuple[Trace, Timeline, str]:
         return trace, Timeline.of(trace), file_digest(file, "sha256").hexdigest()[:DIGITS]
 
 
+def _text_of(path: Path) -> str:
+    return json.dumps(Trace.read(path).to_plain())
+
+
 # --- uploads --------------------------------------------------------------------------------------------------------
 
 def _take_upload() -> None:
     """The uploader. A file that came is read at once and becomes a line of the list; the uploader is empty again."""
     turn = st.session_state.setdefault("_upload_turn", 0)
     with st.sidebar.expander("Open a trace file", icon=":material/upload_file:"):
-        file = st.file_uploader(f"A file that `--trace` wrote, of at most {size(UPLOAD_TEXT)} of text",
+        file = st.file_uploader(f"A file that `--trace` wrote, of at most {UPLOAD_TEXT // 2**20} MB of text",
                                 key=f"_uploader_{turn}")
     if file is None:
         return
@@ -154,7 +163,8 @@ def _uploaded(name: str, data: bytes) -> Upload:
     digest = sha256(data).hexdigest()[:DIGITS]
     try:
         trace = Trace.parse(data, UPLOAD_TEXT)
-        return Upload(name, digest, Opened(plain(name, 60), trace, Timeline.of(trace), digest))
+        return Upload(name, digest, Opened(plain(name, 60), trace, Timeline.of(trace), digest,
+                                           lambda: json.dumps(trace.to_plain())))
     except FileFormatError as error:
         return Upload(name, digest, None, f"{plain(name, 60)}: {error}")
 

@@ -17,8 +17,9 @@ def player(play: dict[str, Any], *, digest: str, seek: dict[str, Any], link: dic
     seek: {"n": counter, "sync", "phase", "clock"}: where to go; followed when `n` is another one than before
     link: query keys that a copied link has besides those of the state
     """
-    shown = _component(key=key, data={"play": play, "digest": digest, "seek": seek, "link": link},
-                       on_detail_change=lambda: None)
+    # in a list: among the values of a dict Streamlit looks for data frames, and loads pandas to do so
+    data = [{"play": play, "digest": digest, "seek": seek, "link": link}]
+    shown = _component(key=key, data=data, on_detail_change=lambda: None)
     return clicked(shown.detail, len(play["syncs"]["pass"]))
 
 

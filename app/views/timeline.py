@@ -51,16 +51,18 @@ def overview(passes: Passes) -> list[view.Group]:
 
 
 def chosen_tokens(passes: Passes) -> tuple[int, int]:
-    """First and last token of the detail: from the sliders, or from the address."""
+    """Indices of the first and last token of the detail: from the sliders, which count from 1, or from the address,
+    which gives the number of a pass."""
     tokens = passes.tokens
     asked = query_int("token", 0, passes.rows[-1].number, -1)
     if asked >= 0 and asked != st.session_state.get("timeline_address"):
-        st.session_state["timeline_first"] = next((i for i, row in enumerate(tokens) if row.number >= asked), 0)
-    first = st.session_state["timeline_first"] = min(keep("timeline_first", 1), len(tokens) - 1)
+        st.session_state["timeline_first"] = 1 + next((i for i, row in enumerate(tokens) if row.number >= asked), 0)
+    shown = st.session_state["timeline_first"] = min(keep("timeline_first", 2), len(tokens))
     left, right = st.columns(2)
     if len(tokens) > 1:
-        first = left.slider("First token", 0, len(tokens) - 1, key="timeline_first",
-                            help="0 is the prompt with the first new token")
+        shown = left.slider("First token", 1, len(tokens), key="timeline_first",
+                            help="1 is the prompt with the first new token")
+    first = shown - 1
     most = min(view.fits(passes, first), len(tokens) - first)
     wanted = keep("timeline_count", 1)
     if wanted > most:
@@ -80,7 +82,8 @@ def detail(opened: Opened, passes: Passes) -> int:
     bars = view.detail(passes, first, last)
     texts = view.hover_texts(passes, bars)
     tokens = passes.tokens[first:last + 1]
-    st.caption("Solid: the rank computes. Hatched: it waits for another rank. Ink: data moves. Drag to zoom in, "
+    st.caption("Solid: the rank computes. Hatched: it waits for another rank. Ink: data moves. Blank: between two "
+               "parts of a pass, where Python draws and writes the token, and nothing is recorded. Drag to zoom in, "
                "double-click to zoom out; a click on a bar opens it in Watch.")
     rows = [{"rank": rank, "begin": duration(start), "what": text} for rank, start, text in
             zip(bars.rank.tolist(), bars.start.tolist(), texts, strict=True)]

@@ -1,11 +1,10 @@
 """Watch a token: the player, what lies behind a sync point, the same as text, files to keep, and how to break it."""
-import json
 import shlex
 from typing import Any
 
 import streamlit as st
 
-from minitp.trace import Trace
+from minitp.trace import Timeline
 from minitp.view.detail import detail
 from minitp.view.player.export import to_html
 from minitp.view.reading import PlayReader
@@ -21,26 +20,29 @@ CLOCKS, TOGGLES = ("steps", "measured"), ("after", "before")
 
 
 @st.cache_resource(max_entries=4, show_spinner="Preparing the picture …")
-def play_in(digest: str, _trace: Trace, first: int | None) -> dict[str, Any]:
+def play_in(digest: str, _timeline: Timeline, first: int | None) -> dict[str, Any]:
     """The play of a trace, from pass `first` on; made once for all sessions, and never changed."""
-    return play_of(_trace, first=first)
+    return play_of(_timeline.trace, first=first, timeline=_timeline)
 
 
-def watch(opened: Opened) -> None:
+def watch() -> None:
+    """Streamlit keeps fragments and downloads for two minutes after a visitor has left, with all that they were given
+    and the names of this module: they are given the play, which is small, and the run is no name of the module."""
+    opened = open_run()
+    if opened is None:
+        return
     play = _window(opened)
-    seek = _seek(opened, play)
-    _picture(play, seek, opened)
-    reader = PlayReader(play)
-    _as_text(reader, opened.digest)
+    _picture(play, _seek(opened, play), opened.digest, opened.name)
+    _as_text(play, opened.digest)
     _downloads(opened, play)
-    _break_it(reader)
+    _break_it(PlayReader(play))
 
 
 # --- which passes, and where to start -----------------------------------------------------------------------------
 
 def _window(opened: Opened) -> dict[str, Any]:
     """The play of the run, or of the passes around the one that is asked for where the run is long."""
-    play = play_in(opened.digest, opened.trace, None)
+    play = play_in(opened.digest, opened.timeline, None)
     shown, of = play["run"]["window"]["count"], play["run"]["window"]["of"]
     if shown >= of:
         return play
@@ -49,7 +51,7 @@ def _window(opened: Opened) -> dict[str, Any]:
     keep(key, min(token, of - shown) if token >= shown else 0)
     first = st.slider("First pass shown", 0, of - shown, key=key,
                       help=f"The run has {of:,} passes; {shown:,} of them fit into one picture.")
-    return play_in(opened.digest, opened.trace, first)
+    return play_in(opened.digest, opened.timeline, first)
 
 
 def _seek(opened: Opened, play: dict[str, Any]) -> dict[str, Any]:
@@ -86,10 +88,10 @@ def _place(play: dict[str, Any]) -> dict[str, Any]:
 # --- the picture and what lies behind it --------------------------------------------------------------------------
 
 @st.fragment
-def _picture(play: dict[str, Any], seek: dict[str, Any], opened: Opened) -> None:
+def _picture(play: dict[str, Any], seek: dict[str, Any], digest: str, name: str) -> None:
     """The player and, after a click on a sync point, its details. A click runs this part of the page alone."""
-    key = f"detail {opened.digest} {play['run']['window']['first']}"
-    chosen = player(play, digest=opened.digest, seek=seek, link={"run": opened.name})
+    key = f"detail {digest} {play['run']['window']['first']}"
+    chosen = player(play, digest=digest, seek=seek, link={"run": name})
     if chosen is not None:
         st.session_state[key] = chosen
         _write_place(play, chosen)
@@ -123,9 +125,15 @@ def _details(said: dict[str, Any]) -> None:
 
 # --- beside the picture -------------------------------------------------------------------------------------------
 
-def _as_text(reader: PlayReader, digest: str) -> None:
-    with st.expander("Read as text"):
-        passes = range(len(reader.play["passes"]["first"]))
+@st.fragment
+def _as_text(play: dict[str, Any], digest: str) -> None:
+    """The table of a pass, made when it is asked for: tables need pandas, which takes a second to load and 100 MB."""
+    expander = st.expander("Read as text", key="watch_text", on_change="rerun")
+    if not expander.open:
+        return
+    reader = PlayReader(play)
+    with expander:
+        passes = range(len(play["passes"]["first"]))
         at = st.selectbox("Pass", passes, key=f"text {digest}", format_func=lambda i: pass_name(reader, i))
         if at is not None:
             page.table(steps(reader, at), key="steps")
@@ -136,8 +144,8 @@ def _downloads(opened: Opened, play: dict[str, Any]) -> None:
     with st.container(horizontal=True):
         st.download_button("This view as one HTML file", lambda: to_html(play), f"{name}.html", "text/html",
                            on_click="ignore", icon=":material/slideshow:", help="Plays without a server.")
-        st.download_button("The trace", lambda: json.dumps(opened.trace.to_plain()), f"{name}.json",
-                           "application/json", on_click="ignore", icon=":material/data_object:")
+        st.download_button("The trace", opened.as_text, f"{name}.json", "application/json", on_click="ignore",
+                           icon=":material/data_object:")
 
 
 def _break_it(reader: PlayReader) -> None:
@@ -154,6 +162,4 @@ def _break_it(reader: PlayReader) -> None:
 
 page.begin("Watch a token", "One forward pass after another, split over the ranks: what each computes, where they wait "
            "for each other, and what moves, with the numbers of this run.")
-run = open_run()
-if run is not None:
-    watch(run)
+watch()

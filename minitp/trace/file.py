@@ -35,7 +35,8 @@ from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Inner, Mark, Weig
 MAX_BYTES = 128 * 2**20            # of JSON text, after gunzip: about a million events
 MAX_DEPTH = 32                     # of lists and objects inside `run` and `clock`
 MAX_RANKS = 1 << 20
-_ENDLESS = re.compile(rb"\d[eE]\+?\d{3}|\d{300}|\x00")    # what an infinite number may look like; \x00: in UTF-16, too
+_EXPONENT = re.compile(rb"e\+?\d{3}|E\+?\d{3}")
+_BLOCK = 100                           # digits: less than half of what 1e309 has when its exponent has two digits
 
 
 class Trace:
@@ -261,7 +262,7 @@ def _parse(text: bytes) -> Any:
         return number
 
     try:
-        return json.loads(text, parse_constant=refuse, parse_float=finite if _ENDLESS.search(text) else None)
+        return json.loads(text, parse_constant=refuse, parse_float=finite if _may_be_endless(text) else None)
     except RecursionError as error:
         raise FileFormatError(f"its lists lie more than {MAX_DEPTH} deep in one another") from error
     except FileFormatError:
@@ -269,6 +270,16 @@ def _parse(text: bytes) -> Any:
     except ValueError as error:                          # also an integer of too many digits, or no UTF-8
         raise FileFormatError(f"this is not JSON: {str(error)[:200]}. A trace is one JSON object; was the file cut "
                               "off, or is it something else?") from error
+
+
+def _may_be_endless(text: bytes) -> bool:
+    """Whether a number in the text may be too large for a float. A quick look: most files are large, and have none.
+
+    An exponent has three digits or the digits before it are at least 210, which fill one of the blocks that the text is
+    cut into wherever they begin. A zero byte: the text is in UTF-16 or the like, where nothing of this can be seen.
+    """
+    blocks = np.frombuffer(text, np.uint8, len(text) // _BLOCK * _BLOCK).reshape(-1, _BLOCK)
+    return b"\0" in text or _EXPONENT.search(text) is not None or bool((blocks - 48 < 10).all(axis=1).any())
 
 
 def _check_header(plain: Any) -> None:

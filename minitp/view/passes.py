@@ -16,7 +16,8 @@ from minitp.view.header import words_of
 
 
 class Pass(NamedTuple):
-    """One pass; begin and end in ns since the run's start, the parts in ns, means over the ranks."""
+    """One pass; `number`: among the passes of the run, loading included, which is what `token` means in an address, on
+    Watch as on Timeline, while words count the tokens from 1 (`name`). begin and end in ns since the run's start, the parts in ns, means over the ranks."""
     number: int
     phase: str
     step: int | None
@@ -34,7 +35,7 @@ class Pass(NamedTuple):
 
     @property
     def name(self) -> str:
-        return (plain(self.phase, 20) or "no phase") + ("" if self.step is None else f" {self.step}")
+        return pass_name(self.phase, self.step)
 
 
 class Spans(NamedTuple):
@@ -122,6 +123,15 @@ class Passes:
     def tokens(self) -> list[Pass]:
         """The passes but for loading."""
         return [row for row in self.rows if row.phase != "load"]
+
+
+def pass_name(phase: str, step: int | None) -> str:
+    """A pass by the token that it makes, counted from 1, as every page and the player say it: token 2."""
+    if phase == "prefill" and step is not None:
+        return "prompt → first token"
+    if phase == "decode" and step is not None:
+        return f"token {step + 1}"
+    return (plain(phase, 20) or "run") + ("" if step is None else f", step {step}")
 
 
 def _shown(word: str) -> str:

@@ -6,6 +6,7 @@ doesn't say.
 from typing import Any
 
 from minitp.trace.wording import dimensions, duration, plain, size
+from minitp.view import passes
 from minitp.view.reading import PlayReader, SyncView
 
 OPS = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter",
@@ -37,9 +38,7 @@ def pass_name(reader: PlayReader, i: int) -> str:
     """A pass by the token that it makes, counted from 1, as the player says it: token 2 “river”."""
     phase, step, made, _ = reader.pass_words(i)
     quoted = f" “{plain(made.strip(), 30)}”" if made.strip() else ""
-    if phase in ("prefill", "decode") and step >= 0:
-        return ("prompt → first token" if phase == "prefill" else f"token {step + 1}") + quoted
-    return (phase or "run") + (f", step {step}" if step >= 0 else "") + quoted
+    return passes.pass_name(phase, None if step < 0 else step) + quoted
 
 
 def caption(reader: PlayReader, k: int, phase: int) -> str:

@@ -32,12 +32,14 @@ MOST_WORDS = 2_000                 # of a prompt
 OTHERS = 25_000                    # bytes: about what the header, the tour and the sites take
 
 
-def play(trace: Trace, *, first: int | None = None, count: int | None = None) -> dict[str, Any]:
+def play(trace: Trace, *, first: int | None = None, count: int | None = None,
+         timeline: Timeline | None = None) -> dict[str, Any]:
     """The play of the passes `first` … `first + count - 1`: by default of as many as fit into about 1 MB.
 
-    The window is clamped to the passes that there are. Never raises on a trace that `Trace.read` accepted.
+    timeline: that of `trace`, where it is there already. The window is clamped to the passes that there are. Never
+    raises on a trace that `Trace.read` accepted.
     """
-    steps = Steps.of(Timeline.of(trace))
+    steps = Steps.of(timeline or Timeline.of(trace))
     placement, words = placement_of(trace.run), words_of(trace.run)
     parts = parts_of(steps)
     arrays = SyncArrays(steps, placement, words, parts)

@@ -1,8 +1,12 @@
 """The Watch page without a browser: what it sends to the player, and what it makes of addresses and clicks."""
+import gc
 import json
+import subprocess
+import sys
 
 import pytest
 
+from tests.app.conftest import APP
 from tests.app.long_runs import long_run
 
 
@@ -15,7 +19,8 @@ def watch_page(page, runs, scatter_trace):
 
 def sent(at):
     """The data that the player got."""
-    return json.loads(at.get("bidi_component")[0].proto.json)
+    (data,) = json.loads(at.get("bidi_component")[0].proto.json)
+    return data
 
 
 def test_the_player_gets_the_run_and_no_place(watch_page, tiny_play):
@@ -88,3 +93,29 @@ def test_the_command_of_break_it_can_be_copied_without_harm(page, runs, scatter_
     at = page(run="evil.json")
     at.selectbox(key="break_site").select("$(touch /tmp/x); '`ls`").run()
     assert "--break '$(touch /tmp/x); '\"'\"'`ls`'" in at.code[0].value
+
+
+def test_the_first_paint_needs_no_pandas(runs, scatter_trace):
+    """It takes a second and 100 MB; only tables need it."""
+    scatter_trace.write(runs / "tiny.json")
+    script = ("import sys\nfrom streamlit.testing.v1 import AppTest\n"
+              "at = AppTest.from_file(sys.argv[1], default_timeout=60).run()\n"
+              "assert not at.exception and at.get('bidi_component')\nprint(sorted({'pandas', 'pyarrow'} & set(sys.modules)))")
+    ran = subprocess.run([sys.executable, "-c", script, APP / "main.py"], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_nothing_holds_on_to_a_trace_that_was_watched(watch_page):
+    """But for the cache, which holds few: fragments and downloads outlive a visit by minutes."""
+    import streamlit as st
+    at = watch_page()
+    st.cache_resource.clear()
+    gc.collect()
+    assert not at.exception and not [one for one in gc.get_objects() if type(one).__name__ == "Opened"]
+
+
+def test_the_text_table_is_made_when_it_is_opened(watch_page):
+    at = watch_page()
+    assert "Read as text" in [one.label for one in at.expander] and not at.dataframe
+    at.session_state["watch_text"] = True
+    assert len(at.run().dataframe[0].value) > 1 and not at.exception

@@ -212,6 +212,8 @@ BROKEN_TEXT = {
     "a list": ("[1, 2]", "no trace"),
     "NaN": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": NaN'), "must be finite"),
     "a number of 400 digits": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": ' + "9" * 400 + ".5"), "must be finite"),
+    "210 digits and an exponent of two": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": ' + "9" * 210 + "e99"),
+                                          "must be finite"),
     "an exponent with zeros": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": 1E+0000999'), "must be finite"),
     "1e999 in UTF-16": (TEXT.replace('"ranks": 4', '"ranks": 4, "x": 1e999').encode("utf-16"), "must be finite"),
     "a value of 2e308": (TEXT.replace("1.5", "2e308"), "must be finite"),

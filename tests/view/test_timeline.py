@@ -5,10 +5,13 @@ import pytest
 from minitp.trace import Timeline, Trace
 from minitp.trace.schema import Mark
 from minitp.trace.summary import stragglers, summarize, total, working_phases
+from minitp.view import text
 from minitp.view import timeline as view
 from minitp.view.figures.timeline import lanes_figure, overview_figure, panels_figure
 from minitp.view.passes import Passes
+from minitp.view.reading import PlayReader
 from minitp.view.steps import Steps
+from minitp.view.watch import play
 from tests.app.long_runs import long_run
 from tests.app.real_runs import tiny_run
 from tests.view.timed_traces import RUN, all_reduces, event
@@ -27,7 +30,8 @@ def long() -> Passes:
 
 def test_a_pass_has_the_times_of_the_summary(real):
     rows = summarize(real.timeline, "token", phases=working_phases(real.timeline))
-    assert [row.name for row in real.rows] == [row.key for row in rows]
+    assert [f"{row.phase} {row.step}" if row.step is not None else row.phase for row in real.rows] == [
+        row.key for row in rows]
     for mine, row in zip(real.rows, rows, strict=True):
         assert mine.sync_points == row.sync_points
         for kind in view.KINDS:
@@ -35,7 +39,8 @@ def test_a_pass_has_the_times_of_the_summary(real):
 
 
 def test_loading_is_no_token(real):
-    assert real.rows[0].phase == "load" and [row.name for row in real.tokens] == ["prefill 0", "decode 1", "decode 2"]
+    assert real.rows[0].phase == "load" and [row.name for row in real.tokens] == [
+        "prompt → first token", "token 2", "token 3"]
     assert [row.number for row in real.tokens] == [1, 2, 3]
     assert all(row.begin < row.end for row in real.rows)
 
@@ -154,3 +159,12 @@ def test_charts_stay_below_the_limit(long):
     for figure in (overview_figure(groups), panels_figure(groups, groups, "a link"),
                    lanes_figure(bars, view.hover_texts(long, bars))):
         assert sum(len(trace.x) for trace in figure.data) <= view.MOST_BARS
+
+
+def test_addresses_and_words_are_those_of_watch(real):
+    """`token` in an address is the number of a pass, on both pages; the words are one function's."""
+    reader = PlayReader(play(real.trace))
+    for row in real.rows:
+        assert text.pass_name(reader, row.number).startswith(row.name)
+        assert view.place_in_watch(Steps.of(real.timeline), int(np.flatnonzero(real.of_event == row.number)[0]))[
+            0] == row.number

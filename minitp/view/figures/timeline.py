@@ -16,7 +16,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 def overview_figure(groups: Sequence[Group], *, shares: bool = False, ink: str = INK["light"]) -> go.Figure:
     """One stacked bar per token: time, mean over the ranks, or shares of it."""
     factor, unit = unit_for(max((group.time for group in groups), default=0))
-    names = [group.first for group in groups]
+    names = [group.first + 1 for group in groups]
     figure = go.Figure()
     for kind, word in enumerate(KINDS):
         times = [getattr(group, word) for group in groups]
@@ -27,7 +27,7 @@ def overview_figure(groups: Sequence[Group], *, shares: bool = False, ink: str =
         figure.add_bar(x=names, y=heights, name=word, marker=marker(kind, GREY, ink), hovertext=texts,
                        hoverinfo="text", customdata=names)
     laid_out(figure, 280, barmode="stack")
-    figure.update_xaxes(title="token (0: the prompt and its first token)")
+    figure.update_xaxes(title="token (1: the prompt and its first token)")
     figure.update_yaxes(title="% of its time" if shares else f"{unit} per token", rangemode="tozero")
     return figure
 
@@ -92,11 +92,11 @@ def panels_figure(measured: Sequence[Group], modeled: Sequence[Group], link: str
             times = [getattr(group, word) for group in groups]
             texts = [f"{'model' if row == 2 else 'measured'}: {literal(group.name)}<br>{word} {duration(t)} of "
                      f"{duration(group.time)}" for t, group in zip(times, groups, strict=True)]
-            figure.add_trace(go.Bar(x=[group.first for group in groups], y=[t / factor for t in times], name=word,
+            figure.add_trace(go.Bar(x=[group.first + 1 for group in groups], y=[t / factor for t in times], name=word,
                                     marker=marker(kind, GREY, ink), legendgroup=word, showlegend=row == 1,
                                     hovertext=texts, hoverinfo="text"), row=row, col=1)
     laid_out(figure, 440, barmode="stack")
-    figure.update_xaxes(title="token", row=2)
+    figure.update_xaxes(title="token (1: the prompt and its first token)", row=2)
     figure.update_yaxes(title=f"{unit} per token", matches="y", rangemode="tozero")
     return figure
 

@@ -3,7 +3,7 @@
 
 const PLAYERS = new WeakMap();
 
-export default function component({ parentElement, data, setTriggerValue }) {
+export default function component({ parentElement, data: [data], setTriggerValue }) {
   const root = parentElement.querySelector(".player"), play = data.play, seek = data.seek || {};
   const signature = `${data.digest} ${JSON.stringify(play.run.window || null)}`;
   let kept = PLAYERS.get(parentElement);
