@@ -192,3 +192,44 @@ def contrast(one, other):
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
     low, high = sorted((light(one), light(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+def test_a_picture_made_ahead_is_the_picture(drawn, tiny_play):
+    """`prepare` builds the next sync's picture a piece at a time: no more and no less than `draw` does at once."""
+    steps, same = drawn(tiny_play).evaluate("""() => {
+      const steps = [], same = [];
+      for (const sync of one_of_each) {
+        scene.draw(state({ sync: sync ? 0 : 1 }), 900);
+        let count = 1;
+        while (!scene.prepare(state({ sync }), 900)) count++;
+        scene.draw(state({ sync }), 900);
+        const ahead = svg.outerHTML;
+        scene.draw(state({ sync: sync ? 0 : 1 }), 900);
+        scene.draw(state({ sync }), 900);
+        steps.push(count);
+        same.push(ahead === svg.outerHTML);
+      }
+      return [steps, same];
+    }""")
+    assert all(same) and min(steps) > tiny_play["run"]["ranks"]
+
+
+def test_at_rest_nothing_covers_the_terms_in_the_gate(drawn, tiny_play):
+    """A saved picture of phase 2 shows what was added: the word of each slot is on top of what lies there."""
+    page, ranks = drawn(tiny_play), tiny_play["run"]["ranks"]
+    seen = page.evaluate("""() => {
+      const sync = one_of_each.find(k => model.sync(k).part === "mlp");
+      scene.draw(state({ sync, phase: 2 }), 1000);
+      svg.style.cssText = "position: fixed; left: 0; top: 0; z-index: 99";
+      const words = [...svg.querySelectorAll("text")].filter(t => /^−?[\\d.]+$/.test(t.textContent)
+        && t.getAttribute("text-anchor") === "middle");
+      const isSeen = node => {
+        for (let at = node; at !== svg; at = at.parentNode) if (at.getAttribute("opacity") === "0") return false;
+        const { x, y, width, height } = node.getBoundingClientRect();
+        const top = document.elementsFromPoint(x + width / 2, y + height / 2)
+          .find(at => !at.closest("[opacity='0']"));
+        return top === node;
+      };
+      return words.filter(isSeen).length;
+    }""")
+    assert seen == ranks

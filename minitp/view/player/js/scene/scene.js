@@ -23,8 +23,9 @@ function createScene(svg, model, host) {
     return one.made;
   };
   const prepare = (state, width) => {
-    coming = begun(asked(state, width));
-    return Boolean(step(coming));
+    const wanted = asked(state, width), isNew = coming?.key !== wanted.key;
+    coming = begun(wanted);
+    return !isNew && Boolean(step(coming));            // the frame that shows a new picture has enough to do
   };
   const draw = (state, width) => {
     const wanted = asked(state, width);
