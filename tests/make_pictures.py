@@ -49,14 +49,13 @@ def opened(browser: Any, file: Path, place: str) -> Any:
     page.goto(f"{file.as_uri()}#{place}")
     page.clock.pause_at(2_000_000_000_000)
     page.clock.run_for(500)
-    page.locator(".player").focus()
     return page
 
 
 def step(page: Any) -> list[Image.Image]:
     """The frames from this sync point to the next."""
     frames, before = [], None
-    page.keyboard.press("ArrowRight")
+    page.locator(".player").press("ArrowRight")
     while len(frames) < 100:
         page.clock.run_for(STEP_MS)
         frame = still(page)
@@ -74,7 +73,7 @@ def write(name: str, frames: list[Image.Image]) -> None:
     height = max(frame.height for frame in frames)
     same = [padded(frame, height) for frame in frames]
     same[0].save(FOLDER / f"{name}.webp", save_all=len(same) > 1, append_images=same[1:], duration=FRAME_MS, loop=0,
-                 quality=80, method=6)
+                 quality=60, method=6)
 
 
 def padded(frame: Image.Image, height: int) -> Image.Image:

@@ -62,6 +62,13 @@ def test_their_words_are_there(trace):
     assert not [word for word in trace.strings if word.startswith("/")]
 
 
+def test_the_tiny_ones_words_are_its_tokens_bytes_and_can_be_read():
+    """A byte that is no letter is told by its number, not by a mark that stands for any."""
+    trace = bundled("tiny-4-ranks")
+    for word, token in zip(trace.run["pieces"][0], trace.run["tokens"], strict=True):
+        assert word.isprintable() and word in (chr(token), f"\\x{token:02x}") and "\ufffd" not in word
+
+
 def test_the_tiny_one_is_whole_and_moves_in_every_way():
     trace = bundled("tiny-4-ranks")
     data = trace.words("plane") == "data"

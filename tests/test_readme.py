@@ -62,13 +62,15 @@ def test_the_two_commands_name_extras_that_exist():
 
 
 @pytest.mark.slow
-def test_a_wheel_carries_the_lessons(tmp_path):
+def test_a_wheel_carries_the_lessons_and_the_app(tmp_path):
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True)
     names = zipfile.ZipFile(next(tmp_path.glob("minitp-*.whl"))).namelist()
     assert {"minitp/cli.py", "minitp/_lessons/mpi/1_scatter_the_weights.py",
+            "minitp/_app/main.py", "minitp/_app/.streamlit/config.toml", "minitp/view/player/html/player.html",
+            "minitp/view/player/css/player.css", "minitp/view/player/js/scene/gate.js",
             "minitp/view/traces/tiny-4-ranks.json.gz", "minitp/view/traces/smollm2-3-ranks.json.gz"} <= set(names)
-    assert not [name for name in names if name.startswith("tests/")]
+    assert not [name for name in names if name.startswith("tests/") or "media" in name]
 
 
 @pytest.mark.slow

@@ -232,4 +232,6 @@ def _pieces(session: Session, rows: Sequence[Sequence[int]]) -> list[list[str]]:
 
 
 def _piece(tokenizer: "ByteTokenizer", token: int) -> str:
-    return tokenizer.token_bytes(token).decode(errors="backslashreplace")
+    """A byte that is no letter, and a control character, by its number: \\xd7."""
+    text = tokenizer.token_bytes(token).decode(errors="backslashreplace")
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
