@@ -1,0 +1,56 @@
+"""The file that `minitp watch --html` writes, opened from the disk: it plays, and asks nobody for anything."""
+import pytest
+
+from minitp.trace import Trace
+from minitp.view.player.export import to_html
+from minitp.view.watch import play
+from tests.app.browser import settle, state_of
+
+CANARY = "</script><img src=x onerror=\"document.title='broken out'\">"
+
+
+@pytest.fixture
+def exported(chromium, tmp_path):
+    """exported(play) → a page with the file; its console must stay clean, and nothing but the file be fetched."""
+    page, said, asked = chromium.new_page(viewport={"width": 1400, "height": 1200}), [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+
+    def opened(made, fragment=""):
+        file = tmp_path / "run.html"
+        file.write_text(to_html(made), "utf-8")
+        page.goto(file.as_uri() + fragment)
+        page.wait_for_selector(".player[data-state*=token]")
+        return page
+
+    yield opened
+    page.close()
+    assert said == [], said
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked), asked
+
+
+def test_it_plays(exported, tiny_play):
+    page = exported(tiny_play)
+    before = int(state_of(page)["sync"])
+    page.locator(".player").press("4")
+    page.locator(".player").press(" ")
+    page.wait_for_function("k => Number(/sync=(\\d+)/.exec(document.querySelector('.player').dataset.state)[1]) > k",
+                           arg=before)
+    assert state_of(page)["playing"] == "1"
+
+
+def test_a_fragment_is_a_place(exported, tiny_play):
+    page = exported(tiny_play, "#token=2&sync=3&phase=1&clock=measured")
+    settle(page)
+    assert state_of(page) == {"token": "2", "sync": str(tiny_play["passes"]["first"][2] + 3), "phase": "1",
+                              "playing": "0", "clock": "measured"}
+
+
+def test_a_strangers_words_stay_words(exported, scatter_trace):
+    plain = scatter_trace.to_plain()
+    plain["run"]["pieces"] = [[CANARY for _ in row] for row in plain["run"]["pieces"]]
+    plain["strings"] = [f"{word}{CANARY}" if word.startswith("add ") else word for word in plain["strings"]]
+    page = exported(play(Trace.from_plain(plain)))
+    assert CANARY[:12] in page.locator(".player").inner_text()
+    assert page.locator("img").count() == 0 and page.title() != "broken out"
