@@ -2,7 +2,8 @@
 
 A sync is one collective or one message over all ranks; control messages are left out. In checked mode on MPI the ranks
 meet before each collective to compare it: there they arrive and there they wait, so that check counts as a part of its
-collective. Passes are runs of syncs of one phase, step and micro-batch.
+collective. Passes are runs of syncs of one phase, step and micro-batch; for a generation these are those of
+`minitp.view.passes`, so that a pass has one number in every address.
 """
 from dataclasses import dataclass, fields, replace
 
@@ -16,8 +17,8 @@ MOST_RANKS = 64                    # lanes that a picture can show
 
 
 @dataclass(frozen=True)
-class Passes:
-    """A forward pass, a load, …: `first` and `count` name its syncs; times in ns since the run's start."""
+class PassColumns:
+    """The forward passes, a load, …: `first` and `count` name a pass's syncs; times in ns since the run's start."""
     phase: np.ndarray              # numbers of the trace's strings
     step: np.ndarray               # -1: none
     first: np.ndarray
@@ -51,7 +52,7 @@ class Steps:
     last: np.ndarray
     root: np.ndarray
     pass_of: np.ndarray
-    passes: Passes
+    passes: PassColumns
     checks: int                    # checks that count as a part of their collective
     control: int                   # control messages left out, of one rank
 
@@ -70,7 +71,7 @@ class Steps:
         some = slice(start, stop)
         columns = {name: getattr(self, name)[some] for name in (
             "event", "cell", "begin", "enter", "ready", "leave", "last", "root")}
-        passes = Passes(*(getattr(self.passes, field.name)[chosen] for field in fields(Passes)))
+        passes = PassColumns(*(getattr(self.passes, field.name)[chosen] for field in fields(PassColumns)))
         firsts = np.minimum(passes.first - start, stop - start)
         passes = replace(passes, first=firsts, count=np.minimum(passes.count, stop - start - firsts))
         return replace(self, **columns, pass_of=self.pass_of[some] - first, passes=passes)
@@ -159,7 +160,7 @@ def _passes_of(trace: Trace, event: np.ndarray) -> np.ndarray:
 
 
 def _passes(trace: Trace, event: np.ndarray, pass_of: np.ndarray, cell: np.ndarray,
-            arrive: np.ndarray) -> tuple[np.ndarray, Passes]:
+            arrive: np.ndarray) -> tuple[np.ndarray, PassColumns]:
     """When each rank began each pass, (passes, ranks); and the passes."""
     first = np.flatnonzero(np.diff(pass_of, prepend=-1))
     count = np.diff(first, append=len(event))
@@ -180,7 +181,7 @@ def _passes(trace: Trace, event: np.ndarray, pass_of: np.ndarray, cell: np.ndarr
     begin = begins.min(axis=1, initial=latest)
     begin = np.where(begin == latest, 0, begin)
     begins = np.where(begins == latest, begin[:, None], begins)
-    return begins, Passes(phase, step, first, count, begin, np.maximum(ends, begin))
+    return begins, PassColumns(phase, step, first, count, begin, np.maximum(ends, begin))
 
 
 def _pass_of_marks(marks: dict[str, np.ndarray], phase: np.ndarray, step: np.ndarray, micro_batch: np.ndarray,

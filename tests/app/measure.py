@@ -8,14 +8,7 @@ in a new page of the same browser, of a file that the server has not read yet (2
 run with the page around it (1 MB); the server's memory after ten such runs were opened, one visitor after the other
 (500 MB).
 """
-import os
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +19,7 @@ from rich.table import Table
 
 from tests.app.browser import launched
 from tests.app.long_runs import write_long_run
+from tests.app.server import serving
 
 PLAYER = "[data-state]"
 FRAMES = """seconds => new Promise(done => {
@@ -37,7 +31,7 @@ FRAMES = """seconds => new Promise(done => {
 
 def main() -> None:
     rows: list[tuple[str, str, str]] = []
-    with TemporaryDirectory() as folder, server(Path(folder)) as (address, pid), launched() as browser:
+    with TemporaryDirectory() as folder, serving(Path(folder)) as (address, pid), launched() as browser:
         write_long_run(Path(folder) / "four.json.gz", 4, 20)
         write_long_run(Path(folder) / "eight.json.gz", 8, 20, layers=100)
         first = write_long_run(Path(folder) / "long0.json.gz", 8, 200)
@@ -72,37 +66,6 @@ def main() -> None:
 
 def seconds(value: float) -> str:
     return f"{value:.2f} s"
-
-
-@contextmanager
-def server(runs: Path) -> Iterator[tuple[str, int]]:
-    """`minitp app` on a free port: (its address, its process)."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, "-m", "minitp", "app", "--no-browser", "--port", str(port)],
-                               env=os.environ | {"MINITP_RUNS": str(runs)}, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
-    try:
-        address = f"http://localhost:{port}"
-        wait_for(address)
-        yield address, process.pid
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def wait_for(address: str, limit: float = 30) -> None:
-    """Until the server answers."""
-    end = time.monotonic() + limit
-    while True:
-        try:
-            urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
-            return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
 
 
 def count_bytes(page: Any) -> list[int]:

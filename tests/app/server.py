@@ -14,8 +14,8 @@ PATIENCE = 60                          # seconds until it answers, on a busy mac
 
 
 @contextmanager
-def serving(runs: Path) -> Iterator[str]:
-    """The app's address, with `runs` as its runs folder."""
+def serving(runs: Path) -> Iterator[tuple[str, int]]:
+    """(the app's address, its process), with `runs` as its runs folder."""
     port = free_port(None)
     command = [sys.executable, "-m", "minitp", "app", "--no-browser", "--port", str(port), "--runs", str(runs)]
     env = os.environ | {"PYTHONPATH": str(main_script().parents[1])}
@@ -23,7 +23,7 @@ def serving(runs: Path) -> Iterator[str]:
         try:
             url = f"http://localhost:{port}"
             _wait_for(f"{url}/_stcore/health", process)
-            yield url
+            yield url, process.pid
         finally:
             process.terminate()
 

@@ -12,7 +12,7 @@ from tests.app.server import serving
 @pytest.fixture(scope="module")
 def address(chromium, tiny_run_file):
     """The app with one run in its folder."""
-    with serving(tiny_run_file.parent) as url:
+    with serving(tiny_run_file.parent) as (url, _):
         yield f"{url}/?run={tiny_run_file.name}"
 
 

@@ -181,13 +181,18 @@ def test_numbers_that_are_not_finite_do_not_break_the_picture(trace):
     assert drawn.known and drawn.largest == 0 and tensor_figure(drawn).to_json()
 
 
+def kept_arrays(placement, parameter):
+    """Each rank's piece of a random parameter, as a trace keeps it."""
+    source = RandomSource(placement.config)
+    return {rank: KeptArray.of(plain) for rank in range(placement.ranks) for plain in
+            [as_plain(matrix(source.read(parameter, placement.slices(parameter, rank))))] if plain}
+
+
 def test_large_matrices_are_drawn_as_blocks():
     config = replace(TINY, ffn=1000, hidden=200)
-    placement, source = Placement(config, 2), RandomSource(config)
+    placement = Placement(config, 2)
     parameter = placement.parameter("layers.0.mlp.gate.weight")
-
-    arrays = {rank: KeptArray.of(plain) for rank in range(2) for plain in
-              [as_plain(matrix(source.read(parameter, placement.slices(parameter, rank))))] if plain}
+    arrays = kept_arrays(placement, parameter)
     drawn = picture(placement, parameter, arrays)
     assert drawn.blocks and not drawn.signed and all(max(p.cells.shape) <= CELLS for p in drawn.pieces)
     assert drawn.largest == pytest.approx(max(a.cells.max() for a in arrays.values()))
@@ -196,10 +201,9 @@ def test_large_matrices_are_drawn_as_blocks():
 def test_a_band_of_copied_heads_has_its_own_blocks():
     """Where a piece is kept as blocks and two bands lie in it, each cell is in the band where its middle is."""
     config = replace(TINY, hidden=200, head_size=40)
-    placement, source = Placement(config, 3), RandomSource(config)
+    placement = Placement(config, 3)
     k = placement.parameter("layers.0.attention.k.weight")
-    arrays = {rank: KeptArray.of(plain) for rank in range(3) for plain in
-              [as_plain(matrix(source.read(k, placement.slices(k, rank))))] if plain}
+    arrays = kept_arrays(placement, k)
     drawn = picture(placement, k, arrays)
     assert drawn.blocks and [p.rank for p in drawn.pieces] == [0, 0, 1, 1, 2]
     assert all(p.cells is not None for p in drawn.pieces)

@@ -7,11 +7,12 @@ from typer.testing import CliRunner
 
 from minitp.cli import app
 from minitp.trace import Timeline, Trace
+from minitp.view.passes import Passes
 from minitp.view.steps import Steps
 from minitp.view.watch import play
+from tests.app.long_runs import long_run
 from tests.families import FAMILIES, plain_weights, source_of
 from tests.trace.trace_runs import body, on_threads
-from tests.view.long_run import long_run
 from tests.view.view_runs import RUNS, read, run
 
 every_run = pytest.mark.parametrize("name", RUNS)
@@ -270,3 +271,12 @@ def test_it_is_plain_json_and_every_note_is_said_once():
         json.dumps(made, allow_nan=False)
         assert len(set(made["run"]["notes"])) == len(made["run"]["notes"])
     assert any("kept no arrays" in note for note in play(run(**RUNS["no values"]))["run"]["notes"])
+
+
+@every_run
+def test_a_pass_has_one_number_on_every_page(name):
+    """Watch numbers the passes by their syncs, the other pages by phase and step: an address means the same on both."""
+    timeline = Timeline.of(run(**RUNS[name]))
+    steps, passes = Steps.of(timeline), Passes(timeline)
+    assert len(steps.passes) == len(passes.rows)
+    assert passes.of_event[steps.event].tolist() == steps.pass_of.tolist()
