@@ -128,13 +128,14 @@ class Passes:
         return [row for row in self.rows if row.phase != "load"]
 
 
-def pass_name(phase: str, step: int | None) -> str:
+def pass_name(phase: str, step: int | None, micro_batch: int | None = None) -> str:
     """A pass by the token that it makes, counted from 1, as every page and the player say it: token 2."""
     if phase == "prefill" and step is not None:
         return "prompt → first token"
     if phase == "decode" and step is not None:
         return f"token {step + 1}"
-    return (plain(phase, 20) or "run") + ("" if step is None else f", step {step}")
+    named = (plain(phase, 20) or "run") + ("" if micro_batch is None else f" of micro-batch {micro_batch + 1}")
+    return named if step is None else f"step {step + 1}, {named}"
 
 
 def _shown(word: str) -> str:

@@ -21,6 +21,7 @@ class PassColumns:
     """The forward passes, a load, …: `first` and `count` name a pass's syncs; times in ns since the run's start."""
     phase: np.ndarray              # numbers of the trace's strings
     step: np.ndarray               # -1: none
+    micro_batch: np.ndarray        # -1: none
     first: np.ndarray
     count: np.ndarray
     begin: np.ndarray
@@ -181,7 +182,7 @@ def _passes(trace: Trace, event: np.ndarray, pass_of: np.ndarray, cell: np.ndarr
     begin = begins.min(axis=1, initial=latest)
     begin = np.where(begin == latest, 0, begin)
     begins = np.where(begins == latest, begin[:, None], begins)
-    return begins, PassColumns(phase, step, first, count, begin, np.maximum(ends, begin))
+    return begins, PassColumns(phase, step, micro_batch, first, count, begin, np.maximum(ends, begin))
 
 
 def _pass_of_marks(marks: dict[str, np.ndarray], phase: np.ndarray, step: np.ndarray, micro_batch: np.ndarray,
