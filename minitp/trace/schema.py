@@ -50,8 +50,8 @@ Of the arrays inside the layers each pass keeps those of one token, the newest o
 A training step's passes (`forward`, `backward`) keep the last position of the first sequence in the same way, the
 backward its gradients: d of something is that of the loss with respect to it, divided by the step's tokens.
 
-    loss                  (forward) own_largest, own_sum, own_target: of this rank's logits the largest, the sum of exps
-                          and the target's part; largest, sum, target: the same over all ranks; exps: exp(own logits −
+    loss                  (forward) own_largest, own_total, own_target: of this rank's logits the largest, the sum of exps
+                          and the target's part; largest, total, target: the same over all ranks; exps: exp(own logits −
                           largest); targets: the token's id; losses: its loss
     layers.3.mlp.down, layers.3.attention.o, embedding      dy: what arrives, the same on every rank
     layers.3.mlp          dh, dgate, dup: a rank's own part of the ffn

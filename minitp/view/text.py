@@ -21,7 +21,7 @@ def op_name(op: str) -> str:
 
 def number(x: float) -> str:
     """Three digits, with the minus sign of the picture."""
-    return f"{x:.3g}".replace("-", "−")
+    return f"{x + 0.0:.3g}".replace("-", "−")                                 # + 0.0: no −0
 
 
 def place(reader: PlayReader, k: int) -> str:

@@ -16,7 +16,7 @@ BACKWARD = ("d_attention", "d_mlp", "d_block", "d_head")
 PARTS = ("loss", *BACKWARD, "copies", "norm")
 """The parts of a training step that a generation hasn't, as `part_of_site` names them."""
 
-LOSS = {"loss.max": "largest", "loss.sum": "sum", "loss.target": "target"}
+LOSS = {"loss.max": "largest", "loss.sum": "total", "loss.target": "target"}
 """The sites of the loss: what each makes whole. Before it, every rank has its `own_…`."""
 
 
@@ -101,7 +101,7 @@ def _loss(arrays: "SyncArrays", sync: int) -> list[Slot]:
     for slot in arrays.inner(sync, "loss", (("out", name),), one=True):
         found += [slot, replace(slot, name="sum")]
     if name == "target":
-        found += arrays.inner(sync, "loss", (("total", "sum"),), one=True)
+        found += arrays.inner(sync, "loss", (("total", "total"),), one=True)
     target = arrays.inner(sync, "loss", (("token", "targets"),), one=True)
     return found + arrays.inner(sync, "loss", (("loss", "losses"),), one=True) + target + _owner_of(arrays, target)
 

@@ -60,7 +60,7 @@ def afterwards(reader: PlayReader, sync: SyncView, number: str) -> str:
         "d_mlp": stream.format(f"the attention of layer {sync.layer}"),
         "d_attention": stream.format(below), "d_block": stream.format(below),
         "copies": "every holder of a copy has the same gradient, so the copies stay equal.",
-        "norm": f"every rank knows the same norm{f', {number},' if number else ''} shortens its gradients by it where "
+        "norm": f"every rank knows the same norm{f' ({number})' if number else ''}, shortens its gradients by it where "
                 "it is too long, and updates m, v and W of its own shards: nothing is sent.",
     }.get(sync.site if sync.part == "loss" else sync.part, "")
 

@@ -71,7 +71,7 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None,
 
 def _mentioned(shown: Steps, window: Window, words: Words) -> set[int]:
     """The ids of the tokens that these passes read, wrote, or that ranks offered in them."""
-    offered = {int(number) for slots in window.slots for slot in slots if slot.name == "best"
+    offered = {int(number) for slots in window.slots for slot in slots if slot.name in ("best", "token")
                for number in slot.matrix[:, 0].tolist() if np.isfinite(number)}
     written = {words.ids[k] for step in shown.passes.step.tolist() for k in (step - 1, step) if 0 <= k < len(words.ids)}
     return offered | written | set(words.prompt_ids[-MOST_WORDS:])

@@ -55,7 +55,7 @@ function trainingAfter(model, sync) {
     "loss.target": `every rank knows the same loss, log Z − z${shown}; no rank ever had all logits.`,
     d_mlp: stream(`the attention of layer ${sync.layer}`), d_attention: stream(below), d_block: stream(below),
     copies: "every holder of a copy has the same gradient, so the copies stay equal.",
-    norm: `every rank knows the same norm${number ? `, ${number},` : ""} shortens its gradients by it where it is too long, `
+    norm: `every rank knows the same norm${number ? ` (${number})` : ""}, shortens its gradients by it where it is too long, `
       + "and updates m, v and W of its own shards: nothing is sent.",
   }[trainingKey(sync)] || "";
 }

@@ -122,7 +122,7 @@ function dyColumn(kit) {
   const vector = (rank) => kit.vec("dy", rank, { state: "whole", stage: 0, symbol: "dy" });
   return {
     symbol: "dy", focus: "x", shape: `${tokensOf(kit)} × ${kit.config.hidden}${tokensOf(kit) > 1 ? ", last row" : ""}`,
-    state: kit.alone ? "whole" : "whole: same on every rank",
+    state: kit.alone ? "whole" : level.outlines ? "whole: g, nothing to send" : "whole: same on every rank",
     lanes: kit.ranks.map((rank) => (level.outlines || kit.alone ? vector(rank) : stackOf([vector(rank), sent(rank)], 4))),
   };
 }
@@ -134,7 +134,7 @@ const turnedNames = (names) => names.map((one) => ({ ...one, label: `${one.label
 function withGradients(kit, wanted, stage, slots) {
   const { level } = kit, small = { ...level, tall: level.outlines ? level.tall : GRADIENTS_TALL, cell: Math.min(level.cell, 5) };
   const half = sceneKit(kit.model, kit.sync, kit.look, small, kit.know);
-  const weights = half.weights(wanted, stage, { beside: true, upright: true });
+  const weights = half.weights(wanted, stage, { beside: true, upright: true, named: false });
   return weights.map((blocks, rank) => {
     if (blocks.every((block) => block.kind === "words")) return nothingBlock(kit, rank, stage);
     if (level.outlines) return stackOf(blocks, 6, true);

@@ -39,9 +39,11 @@ function normScene(kit) {
 function gradientStrip(kit, rank, names) {
   const there = names.filter((name) => kit.slot(`dW ${name}`, rank)), { outlines, vec } = kit.level;
   if (!there.length || outlines) return null;
-  const w = Math.max(8, Math.min(26, (vec - 4 * there.length) / there.length));
+  const w = Math.max(8, Math.min(28, (vec - 4 * there.length) / there.length));
   const block = (name) => gradientBlock(kit, name, rank, { w, h: 40, kind: "matrix" }, { when: () => 1 });
-  return stackOf(there.map(block), 4, true);
+  const named = (name) => stackOf([block(name), w < 24 ? null : wordsBlock(kit, { text: name, rank, width: w, bare: true,
+    muted: true, when: () => 1 })], 2);
+  return stackOf(there.map(named), 4, true);
 }
 
 /** m, v and the change of one matrix: this rank's shard, from its own gradient. */
