@@ -40,7 +40,7 @@ def parts(row: view.Group, source: str = "") -> dict[str, str]:
 
 def overview(passes: Passes) -> list[view.Group]:
     st.subheader("All tokens", anchor=False)
-    groups, note = view.overview(passes.tokens)
+    groups, note = view.overview(passes.work)
     shares = st.segmented_control("Height of a bar", ["time", "share"], key="timeline_height") == "share"
     rows = [{"token": group.name, "text": group.word, **parts(group)} for group in groups]
     page.chart(figures.overview_figure(groups, shares=shares, ink=page.ink()), rows=rows, key="timeline_overview",
@@ -53,7 +53,7 @@ def overview(passes: Passes) -> list[view.Group]:
 def chosen_tokens(passes: Passes) -> tuple[int, int]:
     """Indices of the first and last token of the detail: from the sliders, which count from 1, or from the address,
     which gives the number of a pass."""
-    tokens = passes.tokens
+    tokens = passes.work
     asked = query_int("token", 0, passes.rows[-1].number, -1)
     if asked >= 0 and asked != st.session_state.get("timeline_address"):
         st.session_state["timeline_first"] = 1 + next((i for i, row in enumerate(tokens) if row.number >= asked), 0)
@@ -81,7 +81,7 @@ def detail(opened: Opened, passes: Passes) -> int:
     first, last = chosen_tokens(passes)
     bars = view.detail(passes, first, last)
     texts = view.hover_texts(passes, bars)
-    tokens = passes.tokens[first:last + 1]
+    tokens = passes.work[first:last + 1]
     st.caption("Solid: the rank computes. Hatched: it waits for another rank. Ink: data moves. Blank: between two "
                "parts of a pass, where Python draws and writes the token, and nothing is recorded. Drag to zoom in, "
                "double-click to zoom out; a click on a bar opens it in Watch.")
@@ -151,7 +151,7 @@ def cutting_further(passes: Passes) -> None:
 
 def show(opened: Opened) -> None:
     passes = passes_of(opened.digest, opened.timeline)
-    if not passes.tokens:
+    if not passes.work:
         st.info("This run has no passes: nothing of a model moved in it, so there is no time to show.")
         return
     st.markdown(f"{view.straggler_line(last_to_come(opened.digest, opened.timeline))}  \n{view.share_line(passes)}")

@@ -106,7 +106,7 @@ def compare(runs: Sequence[Run]) -> list[Entry]:
 
 def _entry(run: Run, reference: Run) -> Entry:
     trace, passes = run.timeline.trace, Passes(run.timeline)
-    rows = [row for row in passes.tokens if row.phase == "decode"] or passes.tokens
+    rows = [row for row in passes.work if row.phase == "decode"] or passes.work
     n, run_info = len(rows) or 1, trace.run
     tokens, wanted = tokens_of(trace), tokens_of(reference.timeline.trace)
     computing, waiting, moving = (sum(getattr(row, kind) for row in rows) / n
@@ -116,7 +116,7 @@ def _entry(run: Run, reference: Run) -> Entry:
         cores=run_info["cores"] if type(run_info.get("cores")) is int else None, crowded=crowded(trace), tokens=tokens,
         differs=first_difference(tokens, wanted) if tokens and wanted else None,
         logits=_largest(run.logits, reference.logits), memory=memory_of(trace),
-        sync_points=max((row.sync_points for row in rows), default=0), time=_wall(rows, passes.tokens) / n,
+        sync_points=max((row.sync_points for row in rows), default=0), time=_wall(rows, passes.work) / n,
         computing=computing, waiting=waiting, moving=moving, blas=_blas(run_info.get("blas_threads")),
         broken=was_broken(run_info))
 

@@ -7,7 +7,7 @@ measured, and no place of minitp puts the two into one column.
 """
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ class Replay:
     @property
     def passes(self) -> list[Pass]:
         """The tokens with the model's waiting and moving in place of the measured."""
-        return [row._replace(waiting=waiting, moving=moving) for row, waiting, moving in
+        return [replace(row, waiting=waiting, moving=moving) for row, waiting, moving in
                 zip(self.tokens, self.waiting.tolist(), self.moving.tolist(), strict=True)]
 
 
@@ -96,7 +96,7 @@ def replay(script: Script, link: Link) -> Replay:
     passes = script.passes
     prices = np.array([best(op, ranks, payload, link)[1] * 1e9 for op, ranks, payload in script.kinds])
     enter, ready, leave = _run(script, prices[script.kind].tolist())
-    tokens, ranks = passes.tokens, max(len(passes.trace.ranks), 1)
+    tokens, ranks = passes.work, max(len(passes.trace.ranks), 1)
     place = np.full(len(passes.rows), -1)
     place[[row.number for row in tokens]] = np.arange(len(tokens))
     token = place[passes.of_event[script.event]]
@@ -109,7 +109,7 @@ def replay(script: Script, link: Link) -> Replay:
 
 def _chosen(passes: Passes) -> np.ndarray:
     """The events that are replayed: all of the tokens but for control messages, rank by rank, in order of time."""
-    trace, tokens = passes.trace, [row.number for row in passes.tokens]
+    trace, tokens = passes.trace, [row.number for row in passes.work]
     mine = np.flatnonzero(np.isin(passes.of_event, tokens) & (trace.words("plane") != "control"))
     return mine[np.lexsort((trace.events["enter"][mine], trace.events["rank"][mine]))]
 
@@ -120,7 +120,7 @@ def _own_work(passes: Passes, chosen: np.ndarray) -> np.ndarray:
     A rank begins as far behind the first one as it was measured to.
     """
     events = passes.trace.events
-    start = min(row.begin for row in passes.tokens)
+    start = min(row.begin for row in passes.work)
     order = np.lexsort((events["enter"], events["rank"]))
     rank, enter, leave = (events[name][order] for name in ("rank", "enter", "leave"))
     same = np.diff(rank, prepend=-1) == 0
@@ -209,8 +209,8 @@ def cutting(passes: Passes, links: Sequence[Link] = LINKS, most: int = MOST_RANK
 
     Assumed: the measured computing of all ranks together divides evenly over p ranks; syncs keep their payloads.
     """
-    phase = "decode" if any(row.phase == "decode" for row in passes.tokens) else "prefill"
-    tokens = [row for row in passes.tokens if row.phase == phase]
+    phase = "decode" if any(row.phase == "decode" for row in passes.work) else "prefill"
+    tokens = [row for row in passes.work if row.phase == phase]
     if not tokens or can_replay(passes):
         return None
     computing = sum(row.computing for row in tokens) / len(tokens) * len(passes.trace.ranks) / 1e9

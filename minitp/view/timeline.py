@@ -1,10 +1,11 @@
 """The Timeline page's numbers: every token in one overview, some tokens in detail, and who kept the others waiting."""
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minitp.trace.summary import arrivals
-from minitp.trace.timeline import Timeline
+from minitp.trace.timeline import Spent, Timeline
 from minitp.trace.wording import count, duration, plain, share
 from minitp.view.passes import Pass, Passes
 from minitp.view.replay import Replay
@@ -16,20 +17,14 @@ KINDS = ("computing", "waiting", "moving")
 COMPUTING, WAITING, MOVING = range(3)
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True)
+class Group(Spent):
     """One bar of the overview: a pass, or several in a row where there are too many; ns per pass."""
     name: str
-    first: int                      # index among the tokens
+    first: int                      # index among the passes but for loading
     last: int
     word: str
     begin: int
-    computing: float
-    waiting: float
-    moving: float
-
-    @property
-    def time(self) -> float:
-        return self.computing + self.waiting + self.moving
 
 
 class Bars(NamedTuple):
@@ -62,15 +57,15 @@ def overview(tokens: list[Pass]) -> tuple[list[Group], str]:
 def _group(passes: list[Pass], first: int) -> Group:
     one = passes[0]
     name = one.name if len(passes) == 1 else f"{one.name} to {passes[-1].name}"
-    means = (sum(getattr(row, kind) for row in passes) / len(passes) for kind in KINDS)
+    means = {kind: sum(getattr(row, kind) for row in passes) / len(passes) for kind in KINDS}
     return Group(name, first, first + len(passes) - 1, " ".join(row.word for row in passes[:8]).strip(), one.begin,
-                 *means)
+                 **means)
 
 
 def fits(passes: Passes, first: int) -> int:
     """How many tokens from the one at index `first` on fit into one detailed picture; at least one."""
     lanes = min(len(passes.trace.ranks), MOST_LANES)
-    bars = np.cumsum([len(KINDS) * (row.sync_points + 1) * lanes for row in passes.tokens[first:]])
+    bars = np.cumsum([len(KINDS) * (row.sync_points + 1) * lanes for row in passes.work[first:]])
     return max(int(np.searchsorted(bars, MOST_BARS, side="right")), 1)
 
 
@@ -79,7 +74,7 @@ def detail(passes: Passes, first: int, last: int) -> Bars:
 
     More than MOST_BARS bars are thinned: the shortest are left out, with a note that says so.
     """
-    chosen = passes.tokens[first:last + 1]
+    chosen = passes.work[first:last + 1]
     begin = min((row.begin for row in chosen), default=0)
     lanes = passes.trace.ranks[:MOST_LANES]
     wanted = np.zeros(len(passes.rows) + 1, bool)                  # the last place is for "no pass", number -1
@@ -129,7 +124,7 @@ def modeled_detail(passes: Passes, replay: Replay, index: int) -> Bars:
     events, lanes = passes.trace.events, passes.trace.ranks[:MOST_LANES]
     owner = events["rank"][replay.event]
     before = np.where(np.diff(owner, prepend=-1) == 0, np.concatenate([[0.0], replay.leave[:-1]]), 0.0)
-    number = passes.tokens[index].number
+    number = passes.work[index].number
     mine = np.flatnonzero((passes.of_event[replay.event] == number) & np.isin(owner, lanes))
     begin = float(before[mine].min(initial=np.inf)) if len(mine) else 0.0
     enter, ready, leave = (column[mine] for column in (replay.enter, replay.ready, replay.leave))
@@ -204,7 +199,7 @@ def straggler_line(rows: list[Straggler]) -> str:
 
 def share_line(passes: Passes) -> str:
     """How the time of all tokens was spent."""
-    tokens = passes.tokens
+    tokens = passes.work
     whole = sum(row.time for row in tokens)
     parts = [f"{kind} {share(sum(getattr(row, kind) for row in tokens), whole)}" for kind in KINDS]
     return f"{count(len(tokens), 'pass')} on {count(len(passes.trace.ranks), 'rank')}: {', '.join(parts)} of the time."
