@@ -69,14 +69,14 @@ def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None,
         first.setdefault(key, len(first))
     if by == "rank":
         first = {key: i for i, key in enumerate(sorted(first, key=lambda key: int(key.split()[1])))}
-    return _rows(timeline, chosen, np.array([first[keys[i]] for i in chosen], np.int64), spans,
+    return sums(timeline, chosen, np.array([first[keys[i]] for i in chosen], np.int64), spans,
                  [first[key] for key in span_keys], list(first))
 
 
 def total(timeline: Timeline, rank: int | None = None, phases: Iterable[str] | None = None) -> Row:
     """Everything in one row; with `phases`, of those alone."""
     chosen, spans = _chosen(timeline, rank, phases)
-    return _rows(timeline, chosen, np.zeros(len(chosen), np.int64), spans, [0] * len(spans), ["all"])[0]
+    return sums(timeline, chosen, np.zeros(len(chosen), np.int64), spans, [0] * len(spans), ["all"])[0]
 
 
 def working_phases(timeline: Timeline) -> list[str]:
@@ -176,9 +176,9 @@ def _span_keys(spans: list[Span], by: str, event_keys: list[str]) -> list[str]:
     return [TAIL if span.before < 0 else event_keys[span.before] for span in spans]
 
 
-def _rows(timeline: Timeline, chosen: np.ndarray, row_of: np.ndarray, spans: list[Span], span_rows: list[int],
-          keys: list[str]) -> list[Row]:
-    """Sums over the chosen events (each belongs to a row) and spans."""
+def sums(timeline: Timeline, chosen: np.ndarray, row_of: np.ndarray, spans: list[Span], span_rows: list[int],
+         keys: list[str]) -> list[Row]:
+    """The rows named `keys`: sums over the chosen events, by number, and spans; each belongs to a row."""
     trace, events = timeline.trace, {name: column[chosen] for name, column in timeline.trace.events.items()}
     ranks, rank_of = np.unique(events["rank"], return_inverse=True)
     shape = len(keys), max(len(ranks), 1)

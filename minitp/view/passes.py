@@ -114,6 +114,11 @@ class Passes:
         cells = np.bincount(self.of_event[data] * len(ranks) + rank[data], minlength=n * len(ranks))
         return cells.reshape(n, len(ranks)).max(axis=1, initial=0)
 
+    @property
+    def unit(self) -> str:
+        """What a pass is to a reader: of a generation a token."""
+        return "token" if all(row.phase in ("prefill", "decode") for row in self.work) else "pass"
+
     @cached_property
     def work(self) -> list[Pass]:
         """The passes but for loading."""
@@ -127,6 +132,8 @@ def pass_name(phase: str, step: int | None, micro_batch: int | None = None) -> s
         return "prompt → first token"
     if phase == "decode" and step is not None:
         return f"token {step + 1}"
+    if phase == "evaluate" and step is not None:
+        return f"evaluation after step {step}" + ("" if micro_batch is None else f", batch {micro_batch + 1}")
     named = (plain(phase, 20) or "run") + ("" if micro_batch is None else f" of micro-batch {micro_batch + 1}")
     return named if step is None else f"step {step + 1}, {named}"
 

@@ -16,6 +16,7 @@ from minitp.errors import ConfigError
 from minitp.plan.collectives import MODELS, best, has_model
 from minitp.plan.links import LINKS, Link
 from minitp.trace.file import Trace
+from minitp.trace.summary import STEP
 from minitp.trace.timeline import LAST, ROOT, codes, is_root, waits_for
 from minitp.trace.wording import count, duration, plain
 from minitp.view.passes import Pass, Passes
@@ -198,37 +199,45 @@ class Curve(NamedTuple):
 
 class Cutting(NamedTuple):
     """Where cutting further stops paying: s of computing per token if it divides evenly, and a curve per link."""
-    phase: str
+    what: str                       # decode pass, prefill pass, training step
+    unit: str                       # token or step
     sync_points: int
-    computing: float                # of one token, over all ranks together
+    computing: float                # of one unit, over all ranks together
     curves: list[Curve]
 
 
+_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("training step", STEP), ("decode pass", ("decode",)), ("prefill pass", ("prefill",)))
+
+
 def cutting(passes: Passes, links: Sequence[Link] = LINKS, most: int = MOST_RANKS) -> Cutting | None:
-    """What a token of this run would take on 1 … `most` ranks; None where there is nothing to go by.
+    """What a token or step of this run would take on 1 … `most` ranks; None where there is nothing to go by.
 
     Assumed: the measured computing of all ranks together divides evenly over p ranks; syncs keep their payloads.
     """
-    phase = "decode" if any(row.phase == "decode" for row in passes.work) else "prefill"
-    tokens = [row for row in passes.work if row.phase == phase]
-    if not tokens or can_replay(passes):
+    there = {row.phase for row in passes.work}
+    what, phases = next((kind for kind in _KINDS if there.intersection(kind[1])), ("", ()))
+    rows = [row for row in passes.work if row.phase in phases]
+    if not rows or can_replay(passes):
         return None
-    computing = sum(row.computing for row in tokens) / len(tokens) * len(passes.trace.ranks) / 1e9
+    n = len({row.step for row in rows}) if phases == STEP else len(rows)
+    computing = sum(row.computing for row in rows) / n * len(passes.trace.ranks) / 1e9
     if not computing:                          # a trace without marks, say
         return None
-    syncs = _syncs_of(passes, tokens)
+    syncs = _syncs_of(passes, rows)
     curves = []
     for link in links:
         seconds = [computing / p + sum(n * best(op, p, payload, link)[1] for (op, payload), n in syncs.items())
-                   / len(tokens) for p in range(1, most + 1)]
+                   / n for p in range(1, most + 1)]
         curves.append(Curve(link, seconds, 1 + int(np.argmin(seconds))))
-    return Cutting(phase, max(row.sync_points for row in tokens), computing, curves)
+    met = sum(row.sync_points for row in rows) // n if phases == STEP else max(row.sync_points for row in rows)
+    return Cutting(what, "step" if phases == STEP else "token", met, computing, curves)
 
 
-def _syncs_of(passes: Passes, tokens: list[Pass]) -> Counter[tuple[str, int]]:
-    """How often each (op, payload) occurs in these tokens, each sync once."""
+def _syncs_of(passes: Passes, rows: list[Pass]) -> Counter[tuple[str, int]]:
+    """How often each (op, payload) occurs in these passes, each sync once."""
     trace = passes.trace
-    chosen = np.isin(passes.of_event, [row.number for row in tokens])
+    chosen = np.isin(passes.of_event, [row.number for row in rows])
     mine = np.flatnonzero(chosen & (trace.words("plane") != "control"))
     one = mine[np.unique(passes.timeline.sync[mine], return_index=True)[1]]
     return Counter(zip(trace.words("op")[one].tolist(), trace.events["payload"][one].tolist(), strict=True))
@@ -239,13 +248,13 @@ def cutting_lines(found: Cutting) -> list[str]:
     lines = []
     for curve in found.curves:
         alone, least, last = curve.seconds[0], min(curve.seconds), len(curve.seconds)
-        faster = f"{duration(least * 1e9)} a token there, {alone / least:.3g} times as fast as on 1"
+        faster = f"{duration(least * 1e9)} a {found.unit} there, {alone / least:.3g} times as fast as on 1"
         if curve.best == 1:
-            said = f"it never pays: 1 rank is the quickest, with {duration(alone * 1e9)} a token"
+            said = f"it never pays: 1 rank is the quickest, with {duration(alone * 1e9)} a {found.unit}"
         elif curve.best == last:
             said = f"it pays up to {count(last, 'rank')}, the most shown: {faster}"
         else:
-            said = (f"it stops paying at {count(curve.best, 'rank')}: {faster}; on {count(last, 'rank')} a token would "
-                    f"take {duration(curve.seconds[-1] * 1e9)}")
+            said = (f"it stops paying at {count(curve.best, 'rank')}: {faster}; on {count(last, 'rank')} a "
+                    f"{found.unit} would take {duration(curve.seconds[-1] * 1e9)}")
         lines.append(f"{curve.link.name}: {said}.")
     return lines
