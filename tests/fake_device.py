@@ -188,7 +188,8 @@ def _function(name: str) -> Callable:
     return call
 
 
-for _name in ("zeros_like", "sqrt", "where", "exp", "log", "tanh", "minimum", "maximum", "abs", "sign", "ascontiguousarray"):
+for _name in ("zeros_like", "sqrt", "where", "exp", "log", "tanh", "minimum", "maximum", "abs", "sign",
+              "ascontiguousarray"):
     setattr(FakeModule, _name, staticmethod(_function(_name)))
 
 
