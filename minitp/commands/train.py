@@ -1,18 +1,11 @@
 """`minitp train`: the settings checked, the model, the text and the optimizer put together, and the run shown."""
-import json
-import sys
-import time
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from minitp.comm import Communicator
 from minitp.commands.generate import check_targets
-from minitp.commands.session import ModelOptions, find_model
-from minitp.environment import is_first_rank, is_unicode, launcher_environment
+from minitp.environment import is_first_rank, launcher_environment
 from minitp.errors import ConfigError
 from minitp.trace.recorder import Recorder
 from minitp.train import run_folder
@@ -74,3 +67,16 @@ def setting(text: str) -> dict[str, dict[str, Any]]:
         return {section: {key: tomllib.loads(f"value = {value}")["value"]}}
     except tomllib.TOMLDecodeError:
         return {section: {key: value}}
+
+
+def train(group: Communicator, options: TrainOptions) -> dict[str, Any]:
+    """On every rank: settle what is asked, put it together, run it; rank 0 shows and writes. Returns the last row."""
+    from minitp.commands.train_run import open_run
+    from minitp.commands.train_tell import Teller
+    from minitp.trace.merge import align_clocks
+    if options.trace:
+        align_clocks(group)
+    settings = group.on_root(options.settle, site="settings", reason="tell every rank what to train, and how")
+    run = open_run(group, TrainConfig.from_dict(settings), options.resume, options.trace is not None,
+                   options.trace_steps)
+    return Teller(run, options).tell()

@@ -1,6 +1,5 @@
-"""What `minitp train` shows: a bar of two lines that stays in its place on a terminal, plain lines elsewhere."""
+"""What `minitp train` shows: a bar of three lines that stays in its place on a terminal, plain lines elsewhere."""
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -35,8 +34,8 @@ class Display:
             self._step(row)
         elif row["kind"] == "memory":
             self.memory = memory_in_words(row)
-            if not self.bar:
-                self.say(self.memory)
+            if not self.bar and self._last is not None:
+                self.say(f"{syncs_in_words(self._last)}; the fullest rank holds\n{self.memory}")
         elif row["kind"] == "evaluation":
             self.say(f"step {row['step']:,}: loss {number(row['loss'])} on {count(row['tokens'], 'token')} that it "
                      "doesn't learn from")
@@ -61,14 +60,14 @@ class Display:
         self.stream.flush()
 
     def _step(self, row: Row) -> None:
-        done = row["step"] - self.first
+        done, before = row["step"] - self.first, self._last
+        self._last = row
         if not self.bar:
             if done <= 1 or row["step"] == self.steps or done % self.every == 0:
                 self.say(step_in_words(row, self.steps))
             return
         now = time.monotonic()
-        self._last = row
-        if now - self._shown_at >= FRAME or row["step"] == self.steps:
+        if before is None or now - self._shown_at >= FRAME or row["step"] == self.steps:
             self._shown_at = now
             self._clear()
             self._draw(row)
@@ -80,7 +79,7 @@ class Display:
         passed = time.monotonic() - self._begun
         ends = f" {clock(passed * left / done)} left" if done and left else f" {clock(passed)}"
         lines = [f"{full * filled}{empty * (BAR - filled)} {step_in_words(row, self.steps)}{ends}",
-                 f"{syncs_in_words(row)} {self.memory}"]
+                 syncs_in_words(row), self.memory]
         width = shutil.get_terminal_size().columns - 1
         lines = [line[:width] for line in lines]
         self._write("\n".join(lines) + "\n")
@@ -108,8 +107,8 @@ def step_in_words(row: Row, steps: int) -> str:
 
 
 def syncs_in_words(row: Row) -> str:
-    """22 syncs, 393 kB a step."""
-    return f"{count(row['sync_points'], 'sync')}, {size(row['payload'])} a step;"
+    """22 sync points and 393 kB of payload a step."""
+    return f"{count(row['sync_points'], 'sync point')} and {size(row['payload'])} of payload a step"
 
 
 def memory_in_words(row: Row) -> str:
@@ -143,12 +142,8 @@ def tail(row: Row) -> str:
     losses = f"loss {number(row['first_loss'])} → {number(row['loss'])}" if row["loss"] is not None else "no step"
     tested = "" if row["validation_loss"] is None else f", {number(row['validation_loss'])} on unseen text"
     lines = [f"{count(row['steps'], 'step')} in {duration(row['seconds'] * 1e9)}: {losses}{tested}"]
-    if row["private_peak"]:
-        lines.append(f"a rank held at most {size(row['held'])}; its process's peak was {size(row['private_peak'])}")
+    if row["memory"]:
+        lines.append(f"the fullest rank held {memory_in_words(row['memory'])}")
     if row["checkpoint"]:
         lines.append(f'minitp generate -m {row["checkpoint"]} "{row["prompt"]}" continues with it')
     return "\n".join(lines)
-
-
-def standard() -> TextStream:
-    return sys.stdout

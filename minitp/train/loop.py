@@ -63,6 +63,7 @@ class Training:
     done: int = 0
     traced: tuple[int, int] = (0, 0)
     segments: list[Segment] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)            # of the recorded steps
     held: Held | None = None
 
     @property
@@ -96,6 +97,8 @@ class Training:
         seconds = time.perf_counter() - begin
         sync_points, payload = self._take_counts()
         self._recorded(Steps(step, 1, result.micro_batches))
+        if self.group.recorder.keep_events:
+            self.losses.append(result.loss)
         return {"kind": "step", "step": step + 1, "loss": result.loss, "tokens": result.tokens, "rate": result.rate,
                 "norm": result.norm, "clipped": result.clipped, "skipped": result.skipped, "seconds": seconds,
                 "tokens_per_second": result.tokens / seconds, "sync_points": sync_points, "payload": payload}
