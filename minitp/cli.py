@@ -241,6 +241,7 @@ class Bench(StrEnum):
     decode = "decode"
     prefill = "prefill"
     load = "load"
+    train = "train"
     collective = "collective"
 
 
@@ -250,7 +251,10 @@ def bench(what: Annotated[Bench, typer.Argument(help="What to measure.")],
           ranks: RanksOption = None,
           world: WorldOption = World.auto,
           rounds: Annotated[int, typer.Option(min=5, help="Rounds; the median counts.")] = 7,
-          tokens: Annotated[int | None, opt("Of a round (decode: 16), of the prompt (prefill: 128).", min=1)] = None,
+          tokens: Annotated[int | None, opt("Of a round (decode: 16), of the prompt (prefill: 128), of a "
+                                                "sequence (train: 256).", min=1)] = None,
+          config: Annotated[Path | None, opt("train: settings in TOML; left out, a model of 25 million weights.",
+                                             metavar="FILE.toml")] = None,
           dtype: DtypeOption = Precision.float32,
           timeout: TimeoutOption = None) -> None:
     """Measure against a limit that is measured in the same run; prints JSON rows."""
@@ -259,7 +263,8 @@ def bench(what: Annotated[Bench, typer.Argument(help="What to measure.")],
     options = ModelOptions(model, dtype=dtype.value)
     if ranks is not None and ranks > 1:
         os.environ.setdefault(STARTED, repr(time.time()))         # starting the ranks is a part of `load`
-    on_ranks(lambda group: bench_on_rank(group, what.value, options, rounds, tokens), ranks, world, timeout=timeout,
+    on_ranks(lambda group: bench_on_rank(group, what.value, options, rounds, tokens,
+                                        None if config is None else str(config)), ranks, world, timeout=timeout,
              checked=False)
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from minitp.cli_options import (
     CUT,
     RECORD,
-    SAFETY,
     CheckedOption,
     CutRule,
     DeadlineOption,

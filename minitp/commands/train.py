@@ -34,7 +34,8 @@ class TrainOptions:
             raise ConfigError(f"{'--values' if self.values else '--trace-steps'} says what a trace keeps: give --trace "
                               "FILE too")
         if self.trace_steps == 0:
-            raise ConfigError("--trace-steps 0 would leave an empty trace: 2 keeps the first two steps, -2 the last two")
+            raise ConfigError("--trace-steps 0 would leave an empty trace: 2 keeps the first two steps, -2 the last "
+                              "two")
         if is_first_rank():
             check_targets({"--trace": self.trace})
         if launcher_environment() is None:          # not a rank yet: refuse what can't be before ranks are started

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from minitp.comm import Communicator
 from minitp.commands.session import ModelOptions, find_model, open_tokenizer
 from minitp.config import ModelConfig
@@ -16,11 +14,8 @@ from minitp.tokenizer import ByteTokenizer
 from minitp.train import run_folder
 from minitp.train.config import TrainConfig
 from minitp.train.data import Corpus, open_corpus
-from minitp.train.initial import InitialWeights
+from minitp.train.initial import InitialWeights, make_step, working_dtype
 from minitp.train.loop import Training, check_prompt
-from minitp.train.optimizer import AdamW
-from minitp.train.schedule import Schedule
-from minitp.train.step import TrainStep
 from minitp.weights import Source, load_weights
 
 if TYPE_CHECKING:
@@ -62,10 +57,9 @@ def open_run(group: Communicator, config: TrainConfig, resume: bool, trace: bool
                            reason="tell every rank how a sample begins")
     placement = Placement(model_config, group.size, config.cut.embedding, config.cut.cut)      # type: ignore[arg-type]
     model = Transformer(model_config, placement, group)
-    dtype = np.dtype(np.float64 if config.train.dtype == "float64" else np.float32)
     with bytes_bar(console, f"loading {config.name}") as progress:
-        weights = load_weights(source, placement, group, dtype=dtype, progress=progress)
-    step = _step(config, model, weights, dtype)
+        weights = load_weights(source, placement, group, dtype=working_dtype(config), progress=progress)
+    step = make_step(config, model, weights)
     folder = Path(config.run.folder).expanduser()
     training = Training(config, model, weights, corpus, step, lambda done: "", tuple(prompt),
                         None if tokenizer is None else tokenizer.decode,
@@ -108,16 +102,6 @@ def _prompt(config: TrainConfig, tokenizer: ByteTokenizer | None, positions: int
         return []
     text = config.run.sample_prompt
     return list(check_prompt(tokenizer.prompt(text), positions, text))
-
-
-def _step(config: TrainConfig, model: Transformer, weights: dict[str, Any], dtype: np.dtype) -> TrainStep:
-    learn, settings = config.optimizer, config.train
-    optimizer = AdamW(weights, arrays=model.group.arrays, betas=(learn.beta1, learn.beta2), eps=learn.eps,
-                      decay=learn.decay, bf16=settings.dtype == "bf16")
-    schedule = Schedule(learn.rate, settings.steps, config.warmup, learn.min_rate)
-    return TrainStep(model, weights, optimizer, schedule, dtype, settings.micro_batches,
-                     settings.recompute, settings.dropout, settings.seed, settings.label_smoothing,  # type: ignore
-                     learn.clip or float("inf"))
 
 
 def _traced(trace: bool, steps: int | None, first: int, last: int) -> tuple[int, int]:

@@ -166,8 +166,8 @@ class TrainConfig:
         if self.model.from_ is None and self.data.tokenizer == "model":
             raise ConfigError("[data] tokenizer = 'model' is that of [model] from; without it take bytes or bpe")
         if self.warmup > self.train.steps:
-            raise ConfigError(f"[optimizer] warmup {self.warmup} is longer than the run of {self.train.steps} steps: at "
-                              "most as long, or left out (a tenth of it)")
+            raise ConfigError(f"[optimizer] warmup {self.warmup} is longer than the run of {self.train.steps} steps: it "
+                              "may be as long, or left out (a tenth of it)")
         if self.model.from_ is None:
             config = self.model.config(self.data.vocab or BYTES, self.train.tokens)
             self.check_model(config)

@@ -46,7 +46,7 @@ def resumed(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         free = CHANGEABLE.get(section, ())
         for key in sorted({*values, *stored[section]}):
             if free is not None and key not in free and values.get(key) != stored[section].get(key):
-                raise ConfigError(f"--resume: the run in {folder} has [{section}] {key} = {stored[section].get(key)!r}, "
-                                  f"not {values.get(key)!r}, and would no longer be that run; another can start from "
-                                  "its checkpoint: --model CHECKPOINT --out FOLDER")
+                raise ConfigError(f"--resume: the run in {folder} has [{section}] {key} = "
+                                  f"{stored[section].get(key)!r}, not {values.get(key)!r}, and would no longer be that "
+                                  "run; another can start from its checkpoint: --model CHECKPOINT --out FOLDER")
     return whole
