@@ -98,7 +98,8 @@ def train(
     """Train a model whose matrices are cut over the ranks; every collective of it can be on record."""
     from minitp.commands.train import TrainOptions
     from minitp.commands.train import train as train_on_rank
-    given = {"model": chosen_model(model), "data": {"text": text, "tokenizer": tokenizer, "vocab": vocab},
+    given: dict[str, dict[str, Any]] = {
+             "model": chosen_model(model), "data": {"text": text, "tokenizer": tokenizer, "vocab": vocab},
              "train": {"steps": steps, "batch": batch, "tokens": tokens, "micro_batches": micro_batches, "seed": seed,
                        "dtype": dtype, "recompute": recompute, "dropout": dropout},
              "optimizer": {"rate": rate, "warmup": warmup}, "cut": {"embedding": embedding, "cut": cut},

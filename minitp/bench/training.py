@@ -15,7 +15,7 @@ from minitp.errors import ConfigError
 from minitp.model import Transformer
 from minitp.placement import Placement
 from minitp.train.config import BYTES, TrainConfig
-from minitp.train.initial import InitialWeights, make_step, working_dtype
+from minitp.train.initial import InitialWeights, make_learner, working_dtype
 from minitp.train.memory import Held
 from minitp.weights import load_weights
 
@@ -38,17 +38,17 @@ def training(group: Communicator, config: TrainConfig, *, rounds: int = 5) -> li
                           config.cut.embedding, config.cut.cut)                                # type: ignore[arg-type]
     model = Transformer(placement.config, placement, group)
     weights = load_weights(InitialWeights(placement.config), placement, group, dtype=working_dtype(config))
-    step = make_step(config, model, weights)
+    learner = make_learner(config, model, weights)
     ids = np.random.Generator(np.random.Philox(key=0)).integers(
         placement.config.vocab, size=(settings.batch, settings.tokens + 1))
     with own_recorder(group) as recorder:
         recorder.keep_events = False
-        step.run(0, ids)                                              # whatever is made once is there from now on
+        learner.step(0, ids)                                          # whatever is made once is there from now on
         peak = PrivatePeak()
-        step.run(0, ids)
+        activations = learner.step(0, ids).activations
         most = peak.take()
-        times, _ = alternate(group, lambda: step.run(0, ids), lambda: None, rounds)
-    held = Held.of(weights, step.gradients, step.optimizer, step.activations)
+        times, _ = alternate(group, lambda: learner.step(0, ids), lambda: None, rounds)
+    held = Held.of(weights, learner.gradients, learner.optimizer, activations)
     own = {"baseline_bytes": baseline, **{f"{kind}_bytes": n for kind, n in held.to_row().items()},
            "held_bytes": held.total, "private_peak_bytes": most}
     shared = facts(group, "train") | {

@@ -14,7 +14,7 @@ from minitp.tokenizer import ByteTokenizer
 from minitp.train import run_folder
 from minitp.train.config import TrainConfig
 from minitp.train.data import Corpus, open_corpus
-from minitp.train.initial import InitialWeights, make_step, working_dtype
+from minitp.train.initial import InitialWeights, make_learner, working_dtype
 from minitp.train.loop import Training, check_prompt
 from minitp.weights import Source, load_weights
 
@@ -59,9 +59,8 @@ def open_run(group: Communicator, config: TrainConfig, resume: bool, trace: bool
     model = Transformer(model_config, placement, group)
     with bytes_bar(console, f"loading {config.name}") as progress:
         weights = load_weights(source, placement, group, dtype=working_dtype(config), progress=progress)
-    step = make_step(config, model, weights)
     folder = Path(config.run.folder).expanduser()
-    training = Training(config, model, weights, corpus, step, lambda done: "", tuple(prompt),
+    training = Training(config, make_learner(config, model, weights), corpus, lambda done: "", tuple(prompt),
                         None if tokenizer is None else tokenizer.decode,
                         traced=_traced(trace, trace_steps, 0, config.train.steps))
     if group.rank == 0:

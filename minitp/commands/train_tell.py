@@ -82,7 +82,8 @@ class Teller:
         training, run = self.run.training, self.run
         if self.options.trace is None:
             return
-        plan = TrainingPlan(run.placement, str(training.step.dtype), training.segments, run.config.train.recompute)
+        plan = TrainingPlan(run.placement, str(training.learner.passes.dtype), training.segments,
+                            run.config.train.recompute)
         described = plan.to_run()
         described["model"]["name"] = start["model"]
         recorder = training.group.recorder

@@ -62,24 +62,26 @@ class ModelSettings:
 
     def config(self, vocab: int, tokens: int) -> ModelConfig:
         """The model for a vocabulary and a training length; not of a checkpoint, which brings its own."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)
-                 if f.name in (*SIZES, "tied", "parallel_block") and getattr(self, f.name) is not None}
-        rotary = {} if self.rotary_theta is None else {"rotary": RotaryConfig(theta=self.rotary_theta)}
+        given: dict[str, Any] = {size: getattr(self, size) for size in (*SIZES, "tied", "parallel_block")
+                                 if getattr(self, size) is not None}
+        if self.rotary_theta is not None:
+            given["rotary"] = RotaryConfig(theta=self.rotary_theta)
         if self.family is None:
-            return replace(TINY, vocab=vocab, **given, **rotary)
-        return self._of_family(vocab, tokens, given, rotary)
+            return replace(TINY, vocab=vocab, **given)
+        return self._of_family(vocab, tokens, given)
 
-    def _of_family(self, vocab: int, tokens: int, given: dict[str, Any], rotary: dict[str, Any]) -> ModelConfig:
+    def _of_family(self, vocab: int, tokens: int, given: dict[str, Any]) -> ModelConfig:
         hidden, heads = given["hidden"], given["heads"]
         if "head_size" not in given and hidden % heads:
             raise ConfigError(f"[model] hidden {hidden} is no multiple of heads {heads}: set head_size too")
-        shape = {"kv_heads": heads, "head_size": max(1, hidden // heads), "positions": tokens, "name": self.family}
+        shape: dict[str, Any] = {"kv_heads": heads, "head_size": max(1, hidden // heads), "positions": tokens,
+                                 "name": self.family}
         if self.family == "gpt2":
             shape |= {"ffn": 4 * hidden, "norm": "layer", "activation": "gelu_tanh", "gated": False, "rotary": None,
                       "tied": True, "qkv_bias": True, "attention_bias": True, "mlp_bias": True}
         else:                                             # as many weights in three matrices as 4·D in two
             shape |= {"ffn": -(-8 * hidden // 3 // 8) * 8}
-        return ModelConfig(**{**shape, **rotary, **given, "vocab": vocab})
+        return ModelConfig(**{**shape, **given, "vocab": vocab})
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,8 @@ class TrainConfig:
         if self.model.from_ is None and self.data.tokenizer == "model":
             raise ConfigError("[data] tokenizer = 'model' is that of [model] from; without it take bytes or bpe")
         if self.warmup > self.train.steps:
-            raise ConfigError(f"[optimizer] warmup {self.warmup} is longer than the run of {self.train.steps} steps: it "
-                              "may be as long, or left out (a tenth of it)")
+            raise ConfigError(f"[optimizer] warmup {self.warmup} is longer than the run of {self.train.steps} steps: "
+                              "it may be as long, or left out (a tenth of it)")
         if self.model.from_ is None:
             config = self.model.config(self.data.vocab or BYTES, self.train.tokens)
             self.check_model(config)
@@ -205,18 +207,18 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
         """From sections of plain values, as TOML gives them."""
-        sections = {f.name: f.default_factory for f in fields(cls)}
+        sections: dict[str, Any] = {f.name: f.default_factory for f in fields(cls)}
         unknown = [key for key in values if key not in sections]
         if unknown:
             raise ConfigError(f"there is no section [{plain(unknown[0], 40)}] in a training run's settings; there are "
                               + ", ".join(f"[{name}]" for name in sections))
-        made = {}
+        made: dict[str, Any] = {}
         for name, section in sections.items():
             given = values.get(name, {})
             if not isinstance(given, Mapping):
                 raise ConfigError(f"[{name}] must be a section of settings, not {plain(repr(given), 60)}")
-            made[name] = checked(section, name, given)                       # type: ignore[type-var]
-        return cls(**made)                                                   # type: ignore[arg-type]
+            made[name] = checked(section, name, given)
+        return cls(**made)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Sections of plain values; what was left out and has no default stays out."""

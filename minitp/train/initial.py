@@ -1,12 +1,17 @@
-"""What training starts from: weights drawn by global index, the same on any number of ranks; the step around them."""
+"""What training starts from: weights drawn by global index, the same on any number of ranks; and what learns them."""
+from math import inf
+
 import numpy as np
 
+from minitp.gradients import Gradients
+from minitp.layers import VocabParallelCrossEntropy
 from minitp.model import Transformer
 from minitp.placement import Parameter
 from minitp.train.config import TrainConfig
+from minitp.train.loop import Learner
 from minitp.train.optimizer import AdamW
 from minitp.train.schedule import Schedule
-from minitp.train.step import TrainStep
+from minitp.train.step import Passes
 from minitp.weights import RandomSource, Weights
 
 SPREAD = 0.02
@@ -26,13 +31,14 @@ def working_dtype(config: TrainConfig) -> np.dtype:
     return np.dtype(np.float64 if config.train.dtype == "float64" else np.float32)
 
 
-def make_step(config: TrainConfig, model: Transformer, weights: Weights) -> TrainStep:
+def make_learner(config: TrainConfig, model: Transformer, weights: Weights) -> Learner:
     """The optimizer and all that a step needs, by the run's settings."""
-    learn, settings = config.optimizer, config.train
-    optimizer = AdamW(weights, arrays=model.group.arrays, betas=(learn.beta1, learn.beta2), eps=learn.eps,
-                      decay=learn.decay, bf16=settings.dtype == "bf16")
-    schedule = Schedule(learn.rate, settings.steps, config.warmup, learn.min_rate)
-    return TrainStep(model, weights, optimizer, schedule, dtype=working_dtype(config),
-                     micro_batches=settings.micro_batches, recompute=settings.recompute,           # type: ignore
-                     dropout=settings.dropout, seed=settings.seed, smoothing=settings.label_smoothing,
-                     limit=learn.clip or float("inf"))
+    learn, settings, group = config.optimizer, config.train, model.group
+    optimizer = AdamW(weights, arrays=group.arrays, betas=(learn.beta1, learn.beta2), eps=learn.eps, decay=learn.decay,
+                      bf16=settings.dtype == "bf16")
+    passes = Passes(working_dtype(config), settings.recompute, settings.dropout, settings.seed,  # type: ignore[arg-type]
+                    group.arrays)
+    return Learner(model, weights, Gradients(weights, group.arrays), optimizer,
+                   Schedule(learn.rate, settings.steps, config.warmup, learn.min_rate),
+                   VocabParallelCrossEntropy(group, model.placement.vocab, settings.label_smoothing), passes,
+                   settings.micro_batches, learn.clip or inf)

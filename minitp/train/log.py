@@ -1,7 +1,7 @@
 """The log of a run: `log.jsonl` in its folder, one JSON object a line, written by rank 0 as things happen.
 
     start       what is trained on what, and the settings              resume    the same, of a run that goes on
-    step        step, loss, tokens, rate, norm, clipped, skipped, seconds, tokens_per_second, sync_points, payload
+    step        step, loss, tokens, rate, norm, skipped, seconds, tokens_per_second, sync_points, payload
     memory      bytes that a rank holds, by kind: the most of all ranks
     evaluation  step, loss (of the validation part), tokens            sample    step, prompt, text
     checkpoint  step, folder, seconds                                  end       step, seconds

@@ -4,15 +4,20 @@ Iterate over a `Training`: it gives the rows of the log (see `log`), the same on
 ranks decide (skip a step, save, end) follows from numbers that all of them have.
 """
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from minitp.comm import Communicator
 from minitp.errors import ConfigError
 from minitp.generate import Generation, Request
+from minitp.gradients import Gradients
+from minitp.layers import VocabParallelCrossEntropy
+from minitp.layers.loss import Loss
 from minitp.model import Transformer
 from minitp.sampling import Sampling
 from minitp.trace.predict_training import Evaluation, Sample, Segment, Steps
@@ -20,7 +25,9 @@ from minitp.trace.schema import Event
 from minitp.train.config import TrainConfig
 from minitp.train.data import Corpus
 from minitp.train.memory import Held, every_rank, fullest
-from minitp.train.step import TrainStep
+from minitp.train.optimizer import AdamW
+from minitp.train.schedule import Schedule
+from minitp.train.step import Passes, StepResult, evaluate, split_batch, train_step
 from minitp.weights import Weights
 
 Row = dict[str, Any]
@@ -43,6 +50,32 @@ class StepCounter:
 
 
 @dataclass
+class Learner:
+    """What learns on this rank, and what every step of it has in common."""
+    model: Transformer
+    weights: Weights
+    gradients: Gradients
+    optimizer: AdamW
+    schedule: Schedule
+    loss: VocabParallelCrossEntropy
+    passes: Passes
+    micro_batches: int = 1
+    limit: float = inf
+
+    def step(self, step: int, windows: Int[np.ndarray, "B T_1"]) -> StepResult:
+        """Step number `step`, from 0, on a batch of windows."""
+        return train_step(self.model, self.loss, self.weights, self.gradients, self.optimizer,
+                          split_batch(windows, self.micro_batches, step * len(windows)), self.schedule.rate(step),
+                          step=step, limit=self.limit, passes=self.passes)
+
+    def evaluate(self, step: int, batches: Sequence[Int[np.ndarray, "B T_1"]]) -> Loss:
+        """The plain loss, without label smoothing, of batches of windows."""
+        plain = VocabParallelCrossEntropy(self.model.group, self.model.placement.vocab)
+        parts = (part for windows in batches for part in split_batch(windows, 1))
+        return evaluate(self.model, plain, self.weights, parts, step=step, passes=self.passes)
+
+
+@dataclass
 class Training:
     """A run on this rank, ready to go on from step `done`.
 
@@ -53,10 +86,8 @@ class Training:
     segments  what was recorded, for the closed form
     """
     config: TrainConfig
-    model: Transformer
-    weights: Weights
+    learner: Learner
     corpus: Corpus
-    step: TrainStep
     save: Callable[[int], str]
     prompt: tuple[int, ...] = ()
     decode: Callable[[list[int]], str] | None = None
@@ -65,10 +96,11 @@ class Training:
     segments: list[Segment] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)            # of the recorded steps
     held: Held | None = None
+    activations: int = 0
 
     @property
     def group(self) -> Communicator:
-        return self.model.group
+        return self.learner.model.group
 
     def __iter__(self) -> Iterator[Row]:
         first, last = self.done, self.config.train.steps
@@ -93,15 +125,19 @@ class Training:
     def _step(self, step: int) -> Row:
         settings, begin = self.config.train, time.perf_counter()
         self._take_counts()
-        result = self.step.run(step, self.corpus.batch(step, settings.batch, settings.tokens, settings.seed))
+        windows = self.corpus.batch(step, settings.batch, settings.tokens, settings.seed)
+        result = self.learner.step(step, windows)
         seconds = time.perf_counter() - begin
         sync_points, payload = self._take_counts()
-        self._recorded(Steps(step, 1, result.micro_batches))
+        self.activations = max(self.activations, result.activations)
         if self.group.recorder.keep_events:
+            parts = split_batch(windows, settings.micro_batches)
+            self.segments.append(Steps(step, 1, tuple(part.ids.shape for part in parts)))     # type: ignore[misc]
             self.losses.append(result.loss)
-        return {"kind": "step", "step": step + 1, "loss": result.loss, "tokens": result.tokens, "rate": result.rate,
-                "norm": result.norm, "clipped": result.clipped, "skipped": result.skipped, "seconds": seconds,
-                "tokens_per_second": result.tokens / seconds, "sync_points": sync_points, "payload": payload}
+        return {"kind": "step", "step": step + 1, "loss": result.loss, "tokens": result.tokens,
+                "rate": self.learner.schedule.rate(step), "norm": result.norm, "skipped": result.skipped,
+                "seconds": seconds, "tokens_per_second": result.tokens / seconds, "sync_points": sync_points,
+                "payload": payload}
 
     def _take_counts(self) -> tuple[int, int]:
         counter = self.group.recorder.listener
@@ -109,7 +145,8 @@ class Training:
 
     def _memory(self) -> Row:
         """After the first step all is there that will be held."""
-        held = Held.of(self.weights, self.step.gradients, self.step.optimizer, self.step.activations)
+        learner = self.learner
+        held = Held.of(learner.weights, learner.gradients, learner.optimizer, self.activations)
         rank, self.held = fullest(every_rank(held, self.group))
         return {"kind": "memory", "step": self.done, "rank": rank, **self.held.to_row()}
 
@@ -131,20 +168,19 @@ class Training:
 
     def _evaluate(self, done: int) -> Row:
         """The loss of the first batches of the part that isn't learned from: the same ones each time."""
-        settings, total, tokens = self.config.train, 0.0, 0
-        batches = []
-        for n in range(self.config.run.evaluate_batches):
-            ids = self.corpus.batch(n, settings.batch, settings.tokens, settings.seed, "validation")
-            loss = self.step.evaluate(done, n, ids)
-            total, tokens = total + loss.total, tokens + loss.tokens
-            batches.append((ids.shape[0], ids.shape[1] - 1))
-        self._recorded(Evaluation(done, tuple(batches)))
-        return {"kind": "evaluation", "step": done, "loss": total / tokens, "tokens": tokens}
+        settings = self.config.train
+        batches = [self.corpus.batch(n, settings.batch, settings.tokens, settings.seed, "validation")
+                   for n in range(self.config.run.evaluate_batches)]
+        loss = self.learner.evaluate(done, batches)
+        self._recorded(Evaluation(done, tuple((len(ids), settings.tokens) for ids in batches)))
+        return {"kind": "evaluation", "step": done, "loss": loss.total / loss.tokens, "tokens": loss.tokens}
 
     def _sample(self, done: int) -> Row:
         run = self.config.run
         request = Request((self.prompt,), run.sample_tokens, Sampling(run.sample_temperature, seed=done))
-        generation = Generation(self.model, self.weights, request, dtype=self.step.dtype, arrays=self.group.arrays)
+        learner = self.learner
+        generation = Generation(learner.model, learner.weights, request, dtype=learner.passes.dtype,
+                                arrays=self.group.arrays)
         for _ in generation:
             pass
         self._recorded(Sample(1, tuple(generation.passes), len(generation.tokens[0])))
