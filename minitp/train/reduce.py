@@ -30,8 +30,7 @@ def sum_copies(gradients: Any, placement: Placement, group: Communicator) -> Non
     for parameter in owed:
         places.append((parameter, slice(start, start + parameter.size)))
         start += parameter.size
-    array = homes[owed[0].name][0].name
-    buffer = group.arrays.xp.zeros((start,), gradients[array].dtype)
+    buffer = group.arrays.xp.zeros((start,), gradients[homes[owed[0].name][0].name].dtype)
     for parameter, place in places:
         array, rows = homes[parameter.name]
         buffer[place].reshape(parameter.shape)[placement.slices(parameter, group.rank)] = gradients[array.name][rows]
