@@ -9,8 +9,8 @@ from minitp.trace.wording import dimensions, duration, plain, size
 from minitp.view import passes, training_text
 from minitp.view.reading import PlayReader, SyncView
 
-OPS = {"all_reduce": "all-reduce", "all_reduce_max": "all-reduce of maxima", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter",
-       "all_to_all": "all-to-all", "send": "message", "receive": "message"}
+OPS = {"all_reduce": "all-reduce", "all_reduce_max": "all-reduce of maxima", "all_gather": "all-gather",
+       "reduce_scatter": "reduce-scatter", "all_to_all": "all-to-all", "send": "message", "receive": "message"}
 _FROM_ROOT, _TO_ROOT = ("scatter", "broadcast"), ("gather", "reduce")
 
 
