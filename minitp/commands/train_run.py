@@ -15,7 +15,7 @@ from minitp.train import run_folder
 from minitp.train.config import TrainConfig
 from minitp.train.data import Corpus, open_corpus
 from minitp.train.initial import InitialWeights, make_learner, working_dtype
-from minitp.train.loop import Training, check_prompt
+from minitp.train.loop import Learner, Training, check_prompt
 from minitp.weights import Source, load_weights
 
 if TYPE_CHECKING:
@@ -47,25 +47,40 @@ class Run:
                 "settings": self.config.to_dict(), "model_config": self.placement.config.to_dict()}
 
 
-def open_run(group: Communicator, config: TrainConfig, resume: bool, trace: bool, trace_steps: int | None) -> Run:
-    """The run on this rank. What can't be is refused on all ranks alike, and before a folder is made."""
+@dataclass
+class Parts:
+    """What a rank takes the steps of a run with. `tokenizer` is on rank 0 only."""
+    learner: Learner
+    corpus: Corpus
+    tokenizer: ByteTokenizer | None
+
+
+def put_together(group: Communicator, config: TrainConfig) -> Parts:
+    """Model, weights, text and optimizer on this rank. What can't be is refused on all ranks alike."""
     console = _console() if group.rank == 0 else None
     model_config, source, own = _model(group, config)
     corpus, tokenizer = open_corpus(group, config.data.text, _tokenizer(config, own), config.data.validation, console)
     corpus.check(config.train.tokens, model_config.vocab)
-    prompt = group.on_root(lambda: _prompt(config, tokenizer, model_config.positions), site="prompt",
-                           reason="tell every rank how a sample begins")
     placement = Placement(model_config, group.size, config.cut.embedding, config.cut.cut)      # type: ignore[arg-type]
     model = Transformer(model_config, placement, group)
     with bytes_bar(console, f"loading {config.name}") as progress:
         weights = load_weights(source, placement, group, dtype=working_dtype(config), progress=progress)
+    return Parts(make_learner(config, model, weights), corpus, tokenizer)
+
+
+def open_run(group: Communicator, config: TrainConfig, resume: bool, trace: bool, trace_steps: int | None) -> Run:
+    """The run on this rank; its folder is made when nothing is left that could be refused."""
+    parts = put_together(group, config)
+    placement, tokenizer = parts.learner.model.placement, parts.tokenizer
+    prompt = group.on_root(lambda: _prompt(config, tokenizer, placement.config.positions), site="prompt",
+                           reason="tell every rank how a sample begins")
     folder = Path(config.run.folder).expanduser()
-    training = Training(config, make_learner(config, model, weights), corpus, lambda done: "", tuple(prompt),
+    training = Training(config, parts.learner, parts.corpus, lambda done: "", tuple(prompt),
                         None if tokenizer is None else tokenizer.decode,
                         traced=_traced(trace, trace_steps, 0, config.train.steps))
     if group.rank == 0:
         run_folder.create(folder, config)
-    return Run(config, training, corpus, placement, folder, tokenizer, resume)
+    return Run(config, training, parts.corpus, placement, folder, tokenizer, resume)
 
 
 def _model(group: Communicator, config: TrainConfig) -> tuple[ModelConfig, Source | None, ByteTokenizer | None]:
