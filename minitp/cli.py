@@ -165,6 +165,7 @@ TraceFile = Annotated[Path, typer.Argument(help="A file that --trace wrote.")]
 class By(StrEnum):
     phase = "phase"
     token = "token"
+    step = "step"
     site = "site"
     reason = "reason"
     op = "op"
@@ -176,7 +177,7 @@ def trace_show(file: TraceFile,
                by: Annotated[By | None, typer.Option(help="One table by this; without it phases and sites.")] = None,
                rank: Annotated[int | None, typer.Option(min=0, help="Of this rank only.")] = None,
                json: Annotated[bool, typer.Option("--json", help="The same numbers as JSON.")] = False) -> None:
-    """Count, payload, waiting and moving, per phase and token, by site and reason."""
+    """Count, payload, waiting and moving, per phase, token and training step, by site and reason."""
     from minitp.commands.trace import show
     show(file, None if by is None else by.value, rank, json)
 
