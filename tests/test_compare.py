@@ -112,6 +112,17 @@ def test_json_is_a_row_a_line():
     assert found[1]["world"] == "threads" and found[1]["text"]["name"] == "pydoc_data.topics"
 
 
+def test_a_file_of_settings_holds_where_no_option_does(tmp_path):
+    file = tmp_path / "train.toml"
+    file.write_text('[model]\nfamily = "gpt2"\nhidden = 12\nlayers = 1\nheads = 3\n[train]\nsteps = 900\nbatch = 1\n'
+                    'tokens = 8\ndtype = "float32"\n[optimizer]\nwarmup = 90\n[run]\nfolder = "elsewhere"\n')
+    words = ["compare", "--config", str(file), "--steps", "1", "--batch", "2", "--ranks", "2", "--json"]
+    shown = CliRunner().invoke(app, words, catch_exceptions=False)
+    row = json.loads(shown.stdout.splitlines()[-1])
+    assert [row[key] for key in ("model", "steps", "batch", "tokens", "dtype")] == ["gpt2", 1, 2, 8, "float32"]
+    assert row["max_gradient_difference"] < 1e-6
+
+
 @pytest.mark.parametrize(("words", "says"), [
     (["--model", "smoll"], "no model"), (["--micro-batches", "2"], "micro_batches 2"), (["--tokens", "999"], "999"),
     (["--text", "nowhere"], "no text"), (["--set", "train.x=1"], "no setting 'x'")])

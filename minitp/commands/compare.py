@@ -16,7 +16,7 @@ from minitp.launcher.job import run_job
 from minitp.launcher.mpiexec import no_mpi
 from minitp.progress import steps_bar
 from minitp.train.compare import Mesh, Row, measure, mesh_name, ranks_of
-from minitp.train.config import TrainConfig
+from minitp.train.config import TrainConfig, read_toml
 
 MOST = 64                              # ranks: more of them on one machine show nothing that these don't
 JOB = "minitp.commands.compare_job"
@@ -43,6 +43,19 @@ class CompareOptions:
         """The settings, checked; only the steps themselves are compared."""
         run = {"save_every": 0, "evaluate_every": 0, "sample_every": 0}
         return TrainConfig.from_dict({**self.settings, "run": run})
+
+
+def base_settings(file: Path | None) -> dict[str, Any]:
+    """What holds where no option says otherwise: a file of settings, or steps that are small and exact.
+
+    A file's warm-up is of its own many steps; of a few it is the usual tenth.
+    """
+    if file is None:
+        return {"train": {"batch": 4, "tokens": 32, "dtype": "float64"}}
+    settings = read_toml(file)
+    if isinstance(settings.get("optimizer"), dict):
+        settings["optimizer"].pop("warmup", None)
+    return settings
 
 
 def meshes(ranks: str) -> list[Mesh]:
