@@ -17,7 +17,7 @@ def compare(
         steps: Annotated[int, opt("Steps of training.")] = 3,
         batch: Annotated[int | None, opt("Sequences of a step.", show_default="4")] = None,
         tokens: Annotated[int | None, opt("Tokens of a sequence.", show_default="32")] = None,
-        micro_batches: Annotated[int | None, opt("Parts of a step's batch, computed in turn.", show_default="1")] = None,
+        micro_batches: Annotated[int | None, opt("Parts of a batch, computed in turn.", show_default="1")] = None,
         text: Annotated[str | None, opt("A text file, a folder of them, or pydoc_data.topics.",
                                         show_default="pydoc_data.topics")] = None,
         seed: Annotated[int | None, opt("Of weights, order of the text, and dropout.", show_default="0")] = None,

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from minitp.comm import Communicator
-from minitp.commands.train_run import put_together
+from minitp.commands.train_run import new_learner
 from minitp.environment import launcher_environment
 from minitp.errors import ConfigError, LaunchError
 from minitp.launcher import launch
@@ -110,9 +110,8 @@ def runs(options: CompareOptions, config: TrainConfig, console: Any = None) -> I
 def on_rank(group: Communicator, mesh: Mesh, config: TrainConfig, folder: Path,
             progress: Callable[[], Any] = lambda: None) -> Row:
     """One run on one of its ranks; rank 0 tells of the progress."""
-    parts = put_together(group, config)
-    return measure(group, mesh, parts.learner, parts.corpus, config, folder,
-                   progress if group.rank == 0 else lambda: None)
+    learner, corpus = new_learner(group, config)
+    return measure(group, mesh, learner, corpus, config, folder, progress if group.rank == 0 else lambda: None)
 
 
 def in_threads(mesh: Mesh, config: TrainConfig, folder: Path, timeout: float | None,
