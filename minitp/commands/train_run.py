@@ -19,8 +19,9 @@ from minitp.train.config import BYTES, TrainConfig
 from minitp.train.data import Corpus, open_corpus
 from minitp.train.initial import InitialWeights, make_learner, working_dtype
 from minitp.train.loop import Learner, Training, check_prompt
+from minitp.train.prepared import bpe
 from minitp.train.resume import TrainingCheckpoint, holding, latest
-from minitp.train.text import Progress, Text, train_bpe
+from minitp.train.text import Progress, Text
 from minitp.weights import Source, load_weights
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _tokenizer(config: TrainConfig, own: ByteTokenizer | None) -> Callable[[Text
         if own is not None:
             return own
         if config.tokenizer == "bpe":
-            return train_bpe(text, config.data.vocab or 0, progress)
+            return bpe(text, config.data.vocab or 0, progress)
         raise ConfigError(f"{config.model.from_} brings no tokenizer: --tokenizer bytes, if it was trained so")
     return made
 
