@@ -16,7 +16,8 @@ from minitp.trace.schema import CHECK, MESSAGES
 from minitp.trace.timeline import Span, Sync, Timeline
 from minitp.trace.wording import kind_of_site, plain
 
-BY = ("phase", "token", "site", "reason", "op", "rank")
+BY = ("phase", "token", "step", "site", "reason", "op", "rank")
+STEP = ("forward", "backward", "optimizer")        # the phases that one training step is made of
 TAIL = "(after the last sync)"
 NO_PHASE = "(no phase)"
 
@@ -57,7 +58,8 @@ def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None,
     """The rows in the order in which they first occur; `by` is one of BY.
 
     With `rank`, of that rank alone; with `phases`, of those alone.
-    `site` groups the layers and parts the ops: "layers.*.mlp.down · all_reduce".
+    `site` groups the layers and parts the ops: "layers.*.mlp.down · all_reduce". `token` is phase and step, `step` has
+    all phases of a training step in one row.
     Raises ConfigError for a `by` or a rank that isn't there.
     """
     if by not in BY:
@@ -151,16 +153,19 @@ def _listed(ranks: list[int]) -> str:
     return ", ".join(map(str, ranks[:20])) + (f" and {len(ranks) - 20} more" if len(ranks) > 20 else "") or "none"
 
 
-def _token(phase: str, step: int | None) -> str:
-    return (phase or NO_PHASE) + ("" if step is None or step < 0 else f" {step}")
+def _of_step(by: str, phase: str, step: int | None) -> str:
+    """The row of a phase and step, by phase, token or step."""
+    if by == "phase" or step is None or step < 0:
+        return phase or NO_PHASE
+    return f"{'step' if by == 'step' and phase in STEP else phase or NO_PHASE} {step}"
 
 
 def event_keys(trace: Trace, by: str) -> list[str]:
     """The row that each event belongs to."""
     if by == "rank":
         return [f"rank {rank}" for rank in trace.events["rank"].tolist()]
-    if by == "token":
-        return [_token(phase, step) for phase, step in
+    if by in ("token", "step"):
+        return [_of_step(by, phase, step) for phase, step in
                 zip(trace.words("phase").tolist(), trace.events["step"].tolist(), strict=True)]
     if by == "site":
         kinds = [kind_of_site(word) for word in trace.strings]
@@ -172,8 +177,8 @@ def event_keys(trace: Trace, by: str) -> list[str]:
 def _span_keys(spans: list[Span], by: str, event_keys: list[str]) -> list[str]:
     if by == "rank":
         return [f"rank {span.rank}" for span in spans]
-    if by in ("phase", "token"):
-        return [_token(span.phase, span.step if by == "token" else None) for span in spans]
+    if by in ("phase", "token", "step"):
+        return [_of_step(by, span.phase, span.step) for span in spans]
     return [TAIL if span.before < 0 else event_keys[span.before] for span in spans]
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from minitp.arrays import NUMPY, Arrays
 from minitp.errors import ConfigError, StateError
+from minitp.gradients import Gradients
 
 BLOCK = 1 << 16
 """Numbers that are worked on at a time: temporary arrays stay this small, and in a core's cache."""
@@ -61,7 +62,7 @@ class AdamW:
         self.master = {name: w.copy() for name, w in weights.items()} if bf16 else {}
         self.round_weights()
 
-    def step(self, gradients: Any, rate: float) -> None:
+    def step(self, gradients: Gradients | Mapping[str, Any], rate: float) -> None:
         """One step against `gradients`, whole or shards as the weights are, by physical name; `rate` is the step's."""
         self.steps += 1
         for name in self.weights:

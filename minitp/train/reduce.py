@@ -4,6 +4,7 @@
     global_norm  the length of the gradient of the whole model, each element counted once; with it clipping, and the
                  decision to skip a step whose gradient isn't finite, are the same on every rank
 """
+from collections.abc import Mapping
 from math import inf, isfinite
 from typing import Any
 
@@ -12,11 +13,15 @@ import numpy as np
 from minitp.comm import Communicator, Partial
 from minitp.cut import Slices
 from minitp.errors import ConfigError
+from minitp.gradients import Gradients
 from minitp.placement import Parameter, Placement
 from minitp.train.optimizer import blocks
 
+Store = Gradients | Mapping[str, Any]
+"""Gradients by the weights' physical names."""
 
-def sum_copies(gradients: Any, placement: Placement, group: Communicator) -> None:
+
+def sum_copies(gradients: Store, placement: Placement, group: Communicator) -> None:
     """partial → whole: add up the gradients of the copies of kv heads, in place; sends nothing where there are none.
 
     One all-reduce over the whole group, all layers in one buffer, zeros where a rank holds nothing: the groups of
@@ -30,8 +35,7 @@ def sum_copies(gradients: Any, placement: Placement, group: Communicator) -> Non
     for parameter in owed:
         places.append((parameter, slice(start, start + parameter.size)))
         start += parameter.size
-    array = homes[owed[0].name][0].name
-    buffer = group.arrays.xp.zeros((start,), gradients[array].dtype)
+    buffer = group.arrays.xp.zeros((start,), gradients[homes[owed[0].name][0].name].dtype)
     for parameter, place in places:
         array, rows = homes[parameter.name]
         buffer[place].reshape(parameter.shape)[placement.slices(parameter, group.rank)] = gradients[array.name][rows]
@@ -42,7 +46,7 @@ def sum_copies(gradients: Any, placement: Placement, group: Communicator) -> Non
         gradients[array.name][rows] = total[place].reshape(parameter.shape)[placement.slices(parameter, group.rank)]
 
 
-def global_norm(gradients: Any, placement: Placement, group: Communicator) -> float:
+def global_norm(gradients: Store, placement: Placement, group: Communicator) -> float:
     """√ of the sum of all squares, in float64: of every element once, whether it is a shard, whole or a copy.
 
     After `sum_copies`. NaN or ∞ on every rank where the gradient of any rank, counted or not, isn't finite.
@@ -78,7 +82,7 @@ def owned(parameter: Parameter, placement: Placement, rank: int) -> Slices:
     return tuple(mine)
 
 
-def clip(gradients: Any, norm: float, limit: float) -> float:
+def clip(gradients: Store, norm: float, limit: float) -> float:
     """Shorten the gradient to the length `limit` where its global `norm` is above; returns the factor, at most 1.
 
     The gradients themselves are scaled, in place: the update sees it, not only the log.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitp.errors import ConfigError
-from minitp.plan.collectives import MODELS, best
+from minitp.plan.collectives import MODELS, best, has_model
 from minitp.plan.links import LINKS, Link
 from minitp.trace.file import Trace
 from minitp.trace.timeline import LAST, ROOT, codes, is_root, waits_for
@@ -52,7 +52,7 @@ def can_replay(passes: Passes) -> str:
     trace, chosen = passes.trace, _chosen(passes)
     if not len(chosen):
         return "This run has no passes with collectives in them: there is nothing to replay."
-    unknown = [op for op in dict.fromkeys(trace.words("op")[chosen].tolist()) if op not in MODELS]
+    unknown = [op for op in dict.fromkeys(trace.words("op")[chosen].tolist()) if not has_model(op)]
     if unknown:
         return (f"This run's passes hold {plain(', '.join(unknown), 60)}; the model knows what collectives cost "
                 f"({', '.join(MODELS)}), so this run is shown as measured only.")
