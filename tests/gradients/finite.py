@@ -270,9 +270,9 @@ def measured(split: Split, program: Program, x: Any, name: str, every: int, ways
 
 
 @contextmanager
-def unchecked() -> Iterator[None]:
+def unchecked(really: bool = True) -> Iterator[None]:
     """Without the checks of shapes, which the first pass has met and which take most of the time of a small one."""
-    jaxtyping.config.update("jaxtyping_disable", True)
+    jaxtyping.config.update("jaxtyping_disable", really)
     try:
         yield
     finally:
@@ -326,9 +326,10 @@ def wrong(ranks: list[dict], placement: Placement) -> list[str]:
     complaints = []
     for program, found in ranks[0].items():
         whole = assembled([rank[program]["pieces"] for rank in ranks], placement)
-        for name, slopes in found["slopes"].items():       # (q · b is the same for all keys, but for rotary: no gradient)
+        for name, slopes in found["slopes"].items():
             scale = np.abs(whole[name]).max()
-            if scale < 1e-6 and not (name.endswith("attention.k.bias") and placement.config.rotary is None):
+            same_for_all_keys = name.endswith("attention.k.bias") and placement.config.rotary is None      # q · b
+            if scale < 1e-6 and not same_for_all_keys:
                 complaints.append(f"{program}, {name}: no gradient to compare")
             for which, numeric in slopes:
                 exact = float((whole[name] * direction(whole[name].shape, which)).sum())

@@ -1,5 +1,4 @@
 """The whole model's gradients: equal to one rank's, to another program's, and whatever way the passes are laid."""
-import json
 from functools import cache
 from pathlib import Path
 from shutil import copy
@@ -10,12 +9,12 @@ from safetensors.numpy import load_file, save_file
 
 from minitp.checkpoint import open_checkpoint
 from minitp.comm import Communicator
-from minitp.config import ModelConfig
 from minitp.gradients import Gradients
 from minitp.placement import Placement
 from minitp.saved import Saved
 from tests.families import FAMILIES, source_of
 from tests.gradients.finite import Split, assembled, batch
+from tests.gradients.frozen import Frozen, config_of, frozen, part_of
 from tests.mpi_world import run_threads
 
 MODELS = Path(__file__).parents[1] / "reference" / "models"
@@ -118,33 +117,8 @@ def test_a_dropped_out_model_is_another_one():
 
 # --- against other programs -------------------------------------------------------------------------------------------
 
-@cache
-def frozen() -> dict[str, np.ndarray]:
-    return dict(np.load(MODELS.parent / "training.npz"))
-
-
-def part_of(name: str, kind: str) -> dict[str, np.ndarray]:
-    start = f"{name}/{kind}/"
-    return {key.removeprefix(start): value for key, value in frozen().items() if key.startswith(start)}
-
-
-def config_of(name: str) -> ModelConfig:
-    return ModelConfig.from_dict(json.loads(str(frozen()[f"{name}/config"])))
-
-
-class Frozen:
-    """Weights by logical name, as a source."""
-
-    def __init__(self, config: ModelConfig, weights: dict[str, np.ndarray]):
-        self.config, self.weights = config, weights
-
-    def read(self, parameter, slices, dtype=np.float64):
-        return np.array(self.weights[parameter.name][slices], dtype)
-
-
 def of_frozen(comm: Communicator, name: str, embedding: str) -> dict:
-    config = config_of(name)
-    split = Split(comm, config, embedding, source=Frozen(config, part_of(name, "weights")))
+    split = Split(comm, config_of(name), embedding, source=Frozen(name))
     data = [(frozen()[f"{name}/ids"], frozen()[f"{name}/targets"])]
     found = trained_pass(split, data)
     split.loss = type(split.loss)(comm, split.placement.vocab, 0.0)
@@ -155,8 +129,7 @@ def of_frozen(comm: Communicator, name: str, embedding: str) -> dict:
 @pytest.mark.parametrize("name", ["llama", "llama-tied", "gpt2"])
 def test_as_an_independent_autograd_has_them(name, n, embedding):
     ranks = run_threads(of_frozen, n, name=name, embedding=embedding)
-    config = config_of(name)
-    found = assembled([rank["pieces"] for rank in ranks], Placement(config, n, embedding))
+    found = assembled([rank["pieces"] for rank in ranks], Placement(config_of(name), n, embedding))
     same(found, part_of(name, "gradient"), 1e-11)
     for rank in ranks:
         for kind, loss in (("loss_smoothed", rank["loss"]), ("loss", rank["plain"])):
