@@ -4,18 +4,23 @@ B batch  T tokens  S slots of the cache  E head size
 """
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
 from minitp.arrays import NUMPY, Arrays
 from minitp.config import ModelConfig, RotaryConfig
+from minitp.dropout import Dropout
+from minitp.errors import ConfigError
+from minitp.saved import Saved
+
+Recompute = Literal["none", "selective", "full"]
 
 
 @runtime_checkable
 class Observer(Protocol):
-    """Who wants to see a layer's inner arrays: the backward pass, or the recorder's values."""
+    """Who wants to see a layer's inner arrays: the recorder's values."""
 
     def save(self, site: str, arrays: Mapping[str, Any], ctx: "Context") -> None: ...
 
@@ -57,6 +62,10 @@ class Context:
     last       (B,) the row of each sequence whose logits are wanted; None: of every row
     rotary     cos and sin of the angles, (B, 1, T, E/2); None with learned positions
     mask       (B, 1, T, S), True where a query may look; None where all may look everywhere (a decode step)
+    saved      what the backward pass will need; None in a pass that has none
+    recompute  what is computed again in the backward pass instead of saved: `selective`, the attention's scores;
+               `full`, all of a block but its input (Korthikanti et al. 2022, section 5; Chen et al. 2016)
+    dropout    None: nothing is dropped
     """
     positions: Int[np.ndarray, "B T"] | None = None
     seen: int = 0
@@ -67,6 +76,9 @@ class Context:
     mask: Any = None
     cache: KVCache | None = None
     observer: Observer | None = None
+    saved: Saved | None = None
+    recompute: Recompute = "none"
+    dropout: Dropout | None = None
     row_index: Any = field(default=None, repr=False)             # (B, 1): 0…B-1, there too
     position_index: Any = field(default=None, repr=False)        # `positions`, where the weights are
 
@@ -75,14 +87,33 @@ class Context:
         return self.arrays.xp
 
     def save(self, site: str, **arrays: Any) -> None:
-        """Leave a layer's inner arrays for whoever observes this pass."""
+        """Keep what a layer's backward will need, and show it to whoever observes this pass."""
+        if self.saved is not None:
+            self.saved.keep(site, arrays)
         if self.observer is not None:
             self.observer.save(site, arrays, self)
+
+    def show(self, site: str, **arrays: Any) -> None:
+        """Show a layer's inner arrays to whoever observes this pass; no backward needs them."""
+        if self.observer is not None:
+            self.observer.save(site, arrays, self)
+
+    @property
+    def kept(self) -> Saved:
+        """What this pass's forward saved, for its backward."""
+        if self.saved is None:
+            raise ConfigError("there is no backward of a pass whose forward saved nothing: plan it with saved=Saved()")
+        return self.saved
+
+    def drop_out(self, site: str, x: Any) -> Any:
+        """`x` (B, …) times its dropout mask, in training; forward and backward alike."""
+        return x if self.dropout is None else x * self.dropout.mask(site, x.shape[1:], x.dtype)
 
 
 def plan_pass(config: ModelConfig, positions: Int[np.ndarray, "B T"], *, dtype: Any = np.float32,
               arrays: Arrays = NUMPY, last: Int[np.ndarray, " B"] | None = None, cache: KVCache | None = None,
-              observer: Observer | None = None) -> Context:
+              observer: Observer | None = None, saved: Saved | None = None, recompute: Recompute = "none",
+              dropout: Dropout | None = None) -> Context:
     """All that depends on positions alone: mask, angles, slots. Without a cache the slots are this pass's tokens."""
     tokens = np.arange(positions.shape[1])
     seen, slots = (int(positions.max()) + 1, positions) if cache is not None else (len(tokens), tokens[None])
@@ -92,7 +123,8 @@ def plan_pass(config: ModelConfig, positions: Int[np.ndarray, "B T"], *, dtype: 
         angles = positions[:, None, :, None] * frequencies(config.rotary, config.head_size)  # B 1 T E/2, float64
         rotary = tuple(arrays.from_host(table.astype(dtype)) for table in (np.cos(angles), np.sin(angles)))
     return Context(positions, seen, dtype, arrays, last, rotary, None if visible.all() else arrays.from_host(visible),
-                   cache, observer, arrays.from_host(np.arange(len(positions))[:, None]), arrays.from_host(positions))
+                   cache, observer, saved, recompute, dropout, arrays.from_host(np.arange(len(positions))[:, None]),
+                   arrays.from_host(positions))
 
 
 def frequencies(rotary: RotaryConfig, head_size: int) -> np.ndarray:

@@ -116,6 +116,15 @@ class Placement:
         """The ranks that hold `kv_head`, each a copy."""
         return [rank for rank in range(self.ranks) if kv_head in self.kv_heads(rank)]
 
+    def owners(self, axis: str) -> Cut:
+        """A cut axis by the first holder of each index: for what must be counted, or written, once.
+
+        It differs from what ranks hold only where a kv head is held by several: the first of them owns it.
+        """
+        held = [self.held(axis, rank) for rank in range(self.ranks)]
+        size = max(of_rank.stop for of_rank in held)
+        return Cut(size, self.ranks, ends=tuple(accumulate((of_rank.stop for of_rank in held), max)))
+
     def _balanced_ffn(self) -> Cut:
         """Shares of the ffn that even out the bytes of a layer: fill the emptiest ranks first, to one water level."""
         c, ranks = self.config, range(self.ranks)
@@ -239,6 +248,17 @@ class Placement:
                 part = "gate_up"
             fused.setdefault(".".join(filter(None, (site, part, kind))), []).append(p)
         return tuple(Physical(name, tuple(parts)) for name, parts in fused.items())
+
+    def homes(self, rank: int) -> dict[str, tuple[Physical, slice]]:
+        """Where each parameter lies in `rank`'s memory: the physical array, and its rows there."""
+        homes = {}
+        for array in self.physical:
+            start = 0
+            for part in array.parts:
+                stop = start + self.shape(part, rank)[0]
+                homes[part.name] = array, slice(start, stop)
+                start = stop
+        return homes
 
     def physical_shape(self, array: Physical, rank: int) -> tuple[int, ...]:
         shapes = [self.shape(part, rank) for part in array.parts]

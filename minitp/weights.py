@@ -13,7 +13,7 @@ from minitp.comm import Communicator
 from minitp.config import ModelConfig
 from minitp.cut import Slices
 from minitp.errors import ConfigError
-from minitp.placement import Parameter, Physical, Placement
+from minitp.placement import Parameter, Placement
 
 Weights = dict[str, Any]
 
@@ -60,7 +60,7 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
     if mode not in ("slice", "scatter"):
         raise ConfigError(f"weights are loaded by slice or scatter, not {mode!r}")
     weights: Weights = {}
-    arrays, homes = group.arrays, _homes(placement, group.rank)
+    arrays, homes = group.arrays, placement.homes(group.rank)
     done, total = 0, placement.elements(group.rank) * np.dtype(dtype).itemsize
     with group.recorder.mark("load"), group.recorder.without_values():
         for parameter in placement.parameters:                           # table order: that of the events
@@ -80,18 +80,6 @@ def load_weights(source: Source | None, placement: Placement, group: Communicato
             array, rows = homes[parameter.name]
             group.recorder.keep_weight(parameter.name, weights[array.name][rows], arrays)
     return weights
-
-
-def _homes(placement: Placement, rank: int) -> dict[str, tuple[Physical, slice]]:
-    """Where each parameter lies in this rank's memory: the physical array, and its rows there."""
-    homes = {}
-    for array in placement.physical:
-        start = 0
-        for part in array.parts:
-            stop = start + placement.shape(part, rank)[0]
-            homes[part.name] = array, slice(start, stop)
-            start = stop
-    return homes
 
 
 def _own_slice(source: Source | None, parameter: Parameter, placement: Placement, rank: int, dtype: Any) -> np.ndarray:

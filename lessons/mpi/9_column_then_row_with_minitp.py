@@ -21,7 +21,7 @@ W_down = np.arange(D * F).reshape(D, F) * 7.0 % 9 - 4  # D F
 def mlp(tp: minitp.Communicator) -> None:
     mine = minitp.Cut(F, tp.size).of(tp.rank)          # this rank's share of F
     weights = {"mlp.up.weight": W_up[mine.start:mine.stop], "mlp.down.weight": W_down[:, mine.start:mine.stop]}
-    up = ColumnParallelLinear("mlp.up", len(mine))
+    up = ColumnParallelLinear("mlp.up", tp, len(mine))
     down = RowParallelLinear("mlp.down", tp, len(mine), "add the ranks' partial sums of y")
     y = down.forward(np.maximum(up.forward(x, weights, Context()), 0), weights, Context())
     if tp.rank == 0:

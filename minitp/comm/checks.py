@@ -38,6 +38,15 @@ def summable(partial: Any, op: str) -> Partial:
     return partial
 
 
+def comparable(array: Any, site: str) -> Any:
+    """`array`, if it is one of real numbers that every MPI compares alike."""
+    dtype = np.dtype(movable(array, "all_reduce_max").dtype)
+    if dtype.kind not in "iuf" or not dtype.isnative or (dtype.itemsize == 2 and dtype.kind == "f"):
+        raise StateError(f"all_reduce_max at {site} can't compare {dtype}: MPI knows integers and 32- or 64-bit floats "
+                         "of this machine's byte order. Cast it up first: array.astype('float32')")
+    return array
+
+
 def check_root(op: str, site: str, root: int, size: int) -> None:
     if not 0 <= root < size:
         raise CollectiveError(f"{op} at {site}: root {root} is not one of the ranks 0…{size - 1}")

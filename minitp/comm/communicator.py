@@ -15,7 +15,7 @@ import numpy as np
 
 from minitp.arrays import NUMPY, Arrays
 from minitp.comm.caller import caller
-from minitp.comm.checks import check_root, cut_axis, movable, pieces_axis, summable
+from minitp.comm.checks import check_root, comparable, cut_axis, movable, pieces_axis, summable
 from minitp.comm.messages import Messages, name_of
 from minitp.comm.packing import axis_pieces, pack, shape_of, unpack
 from minitp.comm.partial import Partial
@@ -59,6 +59,17 @@ class Communicator(Messages):
         total = self._run("all_reduce", site, reason, plane, host.shape, host.dtype, host.nbytes,
                           lambda: self.transport.all_reduce(host, in_place=owned or on_device), before=host)
         return self.unstage(total, on_device)
+
+    def all_reduce_max(self, terms: Any, *, site: str, reason: str, plane: str = "data") -> Any:
+        """Every rank gets the largest of the ranks' numbers, entry by entry. `terms` is each rank's own, kept as it is.
+
+        Its state is partial too (each rank has a candidate for the answer), but not the type `Partial`: what commutes
+        with a sum doesn't commute with a maximum.
+        """
+        host, on_device = self.stage(comparable(terms, site))
+        largest = self._run("all_reduce_max", site, reason, plane, host.shape, host.dtype, host.nbytes,
+                            lambda: self.transport.all_reduce_max(host), before=host)
+        return self.unstage(largest, on_device)
 
     def reduce_scatter(self, partial: Partial, *, axis: int, cut: Cut, site: str, reason: str,
                        plane: str = "data") -> Any:

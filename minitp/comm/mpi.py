@@ -85,6 +85,11 @@ class MPITransport:
         self._comm.Allreduce(array, total)
         return total
 
+    def all_reduce_max(self, array: np.ndarray) -> np.ndarray:
+        largest = np.empty_like(array)
+        self._comm.Allreduce(array, largest, op=self._mpi.MAX)
+        return largest
+
     def reduce(self, array: np.ndarray, root: int) -> np.ndarray | None:
         total = np.empty_like(array) if self.rank == root else None
         self._comm.Reduce(array, total, root=root)

@@ -38,6 +38,7 @@ def shard(axis: int) -> State:
 # op → the kinds before and after. Sends, receives and barriers move no array of the model.
 TRANSITIONS: dict[str, tuple[str, str]] = {
     "all_reduce": ("partial", "whole"),
+    "all_reduce_max": ("partial", "whole"),               # the answer is the largest of the terms, not their sum
     "reduce_scatter": ("partial", "shard"),
     "all_gather": ("shard", "whole"),
     "all_to_all": ("shard", "shard"),
@@ -88,8 +89,9 @@ SLICE = "slice"
 
 CHANGES: dict[tuple[str, str], str] = {
     ("whole", "shard"): SLICE,
-    **{kinds: op for op, kinds in TRANSITIONS.items() if "on root" not in kinds and kinds[0] != kinds[1]}}
-"""Kinds before and after → what changes one into the other, on all ranks alike."""
+    **{kinds: op for op, kinds in TRANSITIONS.items()
+       if "on root" not in kinds and kinds[0] != kinds[1] and op != "all_reduce_max"}}
+"""Kinds before and after → what changes one into the other, on all ranks alike. A partial here is one of a sum."""
 
 
 def product(state: State, split: Split) -> State:

@@ -110,6 +110,11 @@ class ThreadTransport:
         array[...] = total              # as MPI does: who kept the array that was handed over meets the sum here, too
         return array
 
+    def all_reduce_max(self, array: np.ndarray) -> np.ndarray:
+        largest = np.asarray(np.maximum.reduce(self._exchange(array)))          # of 0-d arrays it is a number
+        self._done()
+        return largest
+
     def reduce(self, array: np.ndarray, root: int) -> np.ndarray | None:
         slots = self._exchange(array)
         total = _sum_in_rank_order(slots) if self.rank == root else None

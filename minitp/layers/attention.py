@@ -3,7 +3,7 @@
 Vaswani et al. 2017, section 3.2; grouped queries: Ainslie et al. 2023. A rank holds whole query heads and the kv heads
 that these need; a kv head needed by two ranks is held by both. A rank may hold no head at all.
 """
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from minitp.arrays import Array
 from minitp.comm import Partial
 from minitp.context import Context
+from minitp.gradients import Gradients
 from minitp.layers.linear import ColumnParallelLinear, RowParallelLinear
 
 QUERIES = 512           # that attend at once: the scores of a long prompt against itself would take tokens² × heads
@@ -51,19 +52,78 @@ class Attention:
         b, h, t, e = query.shape
         query = query * query.dtype.type(e ** -0.5)                              # before the product: no overflow
         y = ctx.xp.empty((b, t, h, e), query.dtype)
-        for kv, shared, g in self.groups:                                        # n kv heads, g query heads to each
-            for first in range(0, t, QUERIES):
-                some = slice(first, min(first + QUERIES, t))
-                q = query[:, shared, some].reshape(b, kv.stop - kv.start, -1, e)                # B n gT E
-                scores = q @ key[:, kv].swapaxes(2, 3)                                          # B n gT S
-                if ctx.mask is not None:
-                    scores = hide(scores, ctx.mask[:, :, some], g, ctx.xp)
-                scores = softmax(scores, ctx.xp)
-                ctx.save(self.site, heads=shared, queries=some, scores=scores)
-                head = scores @ value[:, kv]                                                    # B n gT E
-                y[:, some, shared] = head.reshape(b, -1, some.stop - first, e).swapaxes(1, 2)
-        ctx.save(self.site, query=query, key=key, value=value, y=y)
+        keep = ctx.save if ctx.recompute == "none" else ctx.show
+        for part in self.parts(t):
+            scores = self.scores(part, query, key, ctx)                                         # B n gT S
+            keep(self.site, heads=part.heads, queries=part.queries, scores=scores)
+            head = self.drop_out(part, scores, ctx) @ value[:, part.kv]                         # B n gT E
+            y[:, part.queries, part.heads] = split(head, part, b)
+        ctx.save(self.site, query=query, key=key, value=value)
+        ctx.show(self.site, query=query, key=key, value=value, y=y)
         return y.reshape(b, t, h * e)
+
+    def parts(self, tokens: int) -> Iterator["Part"]:
+        """The products that one pass of `tokens` tokens is done in."""
+        for kv, heads, g in self.groups:
+            for first in range(0, tokens, QUERIES):
+                yield Part(kv, heads, g, slice(first, min(first + QUERIES, tokens)))
+
+    def scores(self, part: "Part", query: Float[Array, "B H_p T E"], key: Float[Array, "B K_p S E"],
+               ctx: Context) -> Float[Array, "B n gT S"]:
+        """softmax(q kᵀ) of one part: its g query heads stand above one another, and meet their kv head at once."""
+        scores = stack(query[:, part.heads, part.queries], part) @ key[:, part.kv].swapaxes(2, 3)
+        if ctx.mask is not None:
+            scores = hide(scores, ctx.mask[:, :, part.queries], part.shared, ctx.xp)
+        return softmax(scores, ctx.xp)
+
+    def drop_out(self, part: "Part", scores: Float[Array, "B n gT S"], ctx: Context) -> Float[Array, "B n gT S"]:
+        """Each head has a stream of its own, by its global number: whoever holds it draws the same mask."""
+        if ctx.dropout is None:
+            return scores
+        tokens = scores.shape[-1]                                                # no cache in training: T × T
+        masks = [ctx.dropout.mask(f"{self.site}.{head}", (tokens, tokens), scores.dtype)[:, part.queries]
+                 for head in self.heads[part.heads]]                                            # B T S each
+        return scores * ctx.xp.stack(masks, 1).reshape(scores.shape)
+
+    # --- backward ------------------------------------------------------------------------------------------------
+
+    def backward_input(self, dy: Float[Array, "B T D"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Partial, "B T D"], Any]:
+        """dy is whole; the input's gradient is a partial sum, for the boundary to reduce: one for q, k and v."""
+        b, t, _ = dy.shape
+        dhead, o = self.o.backward_input(dy, weights, ctx)                                      # B T H_p·E
+        dquery, dkey, dvalue = self.attend_backward(dhead, ctx)
+        turned = rotate(ctx.xp.concatenate([dquery, dkey], axis=1), ctx, back=True)             # B H_p+K_p T E
+        dqkv = ctx.xp.concatenate([turned, dvalue], axis=1).swapaxes(1, 2)                      # B T H_p+2K_p E
+        dx, qkv = self.qkv.backward_input(dqkv.reshape(b, t, self.qkv.outputs), weights, ctx)
+        return dx, (qkv, o)
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        qkv, o = pending
+        self.o.backward_weight(o, gradients)
+        self.qkv.backward_weight(qkv, gradients)
+
+    def attend_backward(self, dy: Float[Array, "B T {self.o.inputs}"], ctx: Context) -> tuple[Any, Any, Any]:
+        """The gradients of query, key and value, part by part; a kv head's is the sum over the heads that share it.
+
+        The scores are those that were saved, or, with selective recomputation, they are computed again.
+        """
+        kept = ctx.kept[self.site]
+        query, key, value = kept["query"], kept["key"], kept["value"]
+        b, h, t, e = query.shape
+        dy = dy.reshape(b, t, h, e)
+        dquery, dkey, dvalue = ctx.xp.zeros_like(query), ctx.xp.zeros_like(key), ctx.xp.zeros_like(value)
+        saved = [save["scores"] for save in ctx.kept.all(self.site) if "scores" in save]
+        for number, part in enumerate(self.parts(t)):
+            scores = saved[number] if saved else self.scores(part, query, key, ctx)
+            dhead = stack(dy[:, part.queries, part.heads].swapaxes(1, 2), part)                 # B n gT E
+            dvalue[:, part.kv] += self.drop_out(part, scores, ctx).swapaxes(2, 3) @ dhead
+            dscores = self.drop_out(part, dhead @ value[:, part.kv].swapaxes(2, 3), ctx)        # B n gT S
+            dscores = scores * (dscores - (dscores * scores).sum(-1, keepdims=True))
+            dkey[:, part.kv] += dscores.swapaxes(2, 3) @ stack(query[:, part.heads, part.queries], part)
+            dquery[:, part.heads, part.queries] = split(dscores @ key[:, part.kv], part, b).swapaxes(1, 2)
+        ctx.show(self.site, dquery=dquery, dkey=dkey, dvalue=dvalue)
+        return dquery * dquery.dtype.type(e ** -0.5), dkey, dvalue
 
     @cached_property
     def groups(self) -> tuple[tuple[slice, slice, int], ...]:
@@ -85,6 +145,25 @@ class Attention:
         return tuple(found)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Products done at once: n kv heads, the query heads of each, `shared` of them to a kv head, some of the tokens."""
+    kv: slice
+    heads: slice
+    shared: int
+    queries: slice
+
+
+def stack(x: Float[Array, "B N T E"], part: Part) -> Float[Array, "B n gT E"]:
+    """The query heads of a kv head one above the other: one product for all of them."""
+    return x.reshape(x.shape[0], part.kv.stop - part.kv.start, -1, x.shape[-1])
+
+
+def split(x: Float[Array, "B n gT E"], part: Part, b: int) -> Float[Array, "B T N E"]:
+    """`stack`'s inverse, the tokens first."""
+    return x.reshape(b, -1, part.queries.stop - part.queries.start, x.shape[-1]).swapaxes(1, 2)
+
+
 def hide(scores: Float[Array, "B n gT S"], mask: Any, g: int, xp: Any) -> Float[Array, "B n gT S"]:
     """-∞ where a query may not look. The mask, (B, 1, T, S), is the same for all heads."""
     b, n, _, s = scores.shape
@@ -92,11 +171,16 @@ def hide(scores: Float[Array, "B n gT S"], mask: Any, g: int, xp: Any) -> Float[
     return xp.where(mask[:, None], by_head, by_head.dtype.type("-inf")).reshape(scores.shape)
 
 
-def rotate(x: Float[Array, "B N T E"], ctx: Context) -> Float[Array, "B N T E"]:
-    """Turn each pair (x_i, x_{i+E/2}) by its position's angle. Su et al. 2021; the pairs are halves, not neighbors."""
+def rotate(x: Float[Array, "B N T E"], ctx: Context, back: bool = False) -> Float[Array, "B N T E"]:
+    """Turn each pair (x_i, x_{i+E/2}) by its position's angle. Su et al. 2021; the pairs are halves, not neighbors.
+
+    `back` turns by the opposite angle: the inverse, and the backward of a rotation.
+    """
     if ctx.rotary is None:
         return x
     cos, sin = ctx.rotary                                                        # B 1 T E/2
+    if back:
+        sin = -sin
     half = x.shape[-1] // 2
     first, second = x[..., :half], x[..., half:]
     return ctx.xp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

@@ -1,8 +1,9 @@
 """Where a block's whole activations meet its split matrices: the f and g of Shoeybi et al. 2019 as one object.
 
-| forward | enter (f) | leave (g)  |
-|---------|-----------|------------|
-| tensor  | nothing   | all-reduce |
+|         | enter (f)  | leave (g)  |
+|---------|------------|------------|
+| forward | nothing    | all-reduce |
+| backward| all-reduce | nothing    |
 
 Blocks own a boundary and call it; the layers inside compute products and know nothing of it.
 """
@@ -23,4 +24,12 @@ class TensorBoundary:
         return x
 
     def leave(self, partial: Float[Partial, "B T D"], site: str, reason: str) -> Float[Array, "B T D"]:
+        return self.group.all_reduce(partial, site=site, reason=reason)
+
+    def leave_backward(self, dy: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """dy is whole, and so is the gradient of every rank's term: they were only added."""
+        return dy
+
+    def enter_backward(self, partial: Float[Partial, "B T D"], site: str, reason: str) -> Float[Array, "B T D"]:
+        """x went into every rank's columns, so its gradient is the sum of what comes back from them."""
         return self.group.all_reduce(partial, site=site, reason=reason)

@@ -12,7 +12,8 @@ from minitp.arrays import Array
 from minitp.comm import Communicator, Partial
 from minitp.context import Context
 from minitp.cut import Cut
-from minitp.layers.linear import times
+from minitp.gradients import Gradients
+from minitp.layers.linear import add_linear, times
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class Logits:
 
 @dataclass(frozen=True)
 class VocabParallelHead:
-    """whole · own rows of the vocabulary → shard(-1), all-gathered on demand. Column-parallel, tied or not."""
+    """whole · own rows of the vocabulary → shard(-1), all-gathered on demand. Column-parallel, tied or not.
+
+    backward, from the gradient of the shards: partial sum → all-reduce.
+    """
     site: str
     weight: str                                  # its table: head.weight, or embedding.weight where it is tied
     group: Communicator
@@ -32,11 +36,22 @@ class VocabParallelHead:
 
     def forward(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context, gathered: bool) -> Logits:
         shard = Logits(times(x, weights[self.weight]), self.vocab)               # B T V_p
-        ctx.save(self.site, x=x, logits=shard, rank=self.group.rank)
+        ctx.save(self.site, x=x)
+        ctx.show(self.site, logits=shard, rank=self.group.rank)
         if not gathered:
             return shard
         return Logits(self.group.all_gather(shard.array, axis=-1, cut=self.vocab, site=self.site,
                                             reason="lay the ranks' logits side by side"))
+
+    def backward_input(self, dlogits: Float[Array, "B T V_p"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Array, "B T D"], Any]:
+        ctx.show(self.site, dy=dlogits)
+        partial = Partial(times(dlogits, weights[self.weight].T), self.group)
+        dx = self.group.all_reduce(partial, site=self.site, reason="add the ranks' partial gradients of the input")
+        return dx, (dlogits, ctx.kept[self.site]["x"])
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        add_linear(self.weight.removesuffix(".weight"), False, pending, gradients)
 
 
 @dataclass(frozen=True)
@@ -44,15 +59,17 @@ class HiddenParallelHead:
     """A tied table cut along hidden: own columns of x · own columns of the table → partial logits. Row-parallel.
 
     No second copy of the table is needed; the sum is an all-reduce, or a reduce-scatter where shards are wanted.
+    backward, from the gradient of the shards: both of its steps the other way, two all-gathers.
     """
     site: str
     weight: str
     group: Communicator
-    hidden: range
+    hidden: Cut
     vocab: Cut
 
     def product(self, x: Float[Array, "B T D"], weights: Mapping[str, Any], ctx: Context) -> Float[Partial, "B T V"]:
-        columns = x[..., self.hidden.start:self.hidden.stop]                     # whole → shard: free
+        own = self.hidden.of(self.group.rank)
+        columns = x[..., own.start:own.stop]                                     # whole → shard: free
         ctx.save(self.site, columns=columns)
         return Partial(times(columns, weights[self.weight]), self.group)
 
@@ -63,5 +80,17 @@ class HiddenParallelHead:
         else:
             logits = Logits(self.group.reduce_scatter(partial, axis=-1, cut=self.vocab, site=self.site,
                                                       reason="add the ranks' logits, keep own part"), self.vocab)
-        ctx.save(self.site, logits=logits, rank=self.group.rank)
+        ctx.show(self.site, logits=logits, rank=self.group.rank)
         return logits
+
+    def backward_input(self, dlogits: Float[Array, "B T V_p"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Array, "B T D"], Any]:
+        ctx.show(self.site, dy=dlogits)
+        whole = self.group.all_gather(dlogits, axis=-1, cut=self.vocab, site=self.site,
+                                      reason="every rank's columns met all of the vocabulary")
+        dx = self.group.all_gather(times(whole, weights[self.weight].T), axis=-1, cut=self.hidden,
+                                   site=self.site + ".input", reason="lay the ranks' columns side by side")
+        return dx, (whole, ctx.kept[self.site]["columns"])
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        add_linear(self.weight.removesuffix(".weight"), False, pending, gradients)

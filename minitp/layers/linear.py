@@ -13,6 +13,7 @@ from jaxtyping import Float
 from minitp.arrays import Array
 from minitp.comm import Communicator, Partial
 from minitp.context import Context
+from minitp.gradients import Gradients
 
 
 def rows(x: Any) -> Any:
@@ -27,8 +28,13 @@ def times(x: Any, w: Any) -> Any:
 
 @dataclass(frozen=True)
 class ColumnParallelLinear:
-    """whole · columns → shard(-1); nothing is sent. `outputs` is this rank's share."""
+    """forward: whole · columns → shard(-1), nothing is sent;  backward: the input's gradient is a partial sum.
+
+    That sum is the f of the paper: one all-reduce in front of all column cuts that share an input. `outputs` is this
+    rank's share.
+    """
     site: str
+    group: Communicator
     outputs: int
     bias: bool = False
 
@@ -38,10 +44,22 @@ class ColumnParallelLinear:
         y = times(x, weights[self.site + ".weight"])
         return y + weights[self.site + ".bias"] if self.bias else y
 
+    def backward_input(self, dy: Float[Array, "B T {self.outputs}"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Partial, "B T D"], Any]:
+        ctx.show(self.site, dy=dy)
+        dx = times(dy, weights[self.site + ".weight"].T)                         # this rank's term of the sum
+        return Partial(dx, self.group), (dy, ctx.kept[self.site]["x"])
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        add_linear(self.site, self.bias, pending, gradients)
+
 
 @dataclass(frozen=True)
 class RowParallelLinear:
-    """shard(-1) · rows → partial sum → (all-reduce) → whole. `inputs` is this rank's share."""
+    """forward: shard(-1) · rows → partial sum → (all-reduce) → whole;  backward: nothing is sent.
+
+    `inputs` is this rank's share.
+    """
     site: str
     group: Communicator
     inputs: int
@@ -62,3 +80,21 @@ class RowParallelLinear:
                 ctx: Context) -> Float[Array, "B T D"]:
         y = self.group.all_reduce(self.product(x, weights, ctx), site=self.site, reason=self.reason)
         return self.add_bias(y, weights)
+
+    def backward_input(self, dy: Float[Array, "B T D"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Array, "B T {self.inputs}"], Any]:
+        """The sum's gradient is the gradient of each of its terms, and every rank has it: dy is whole."""
+        ctx.show(self.site, dy=dy)
+        return times(dy, weights[self.site + ".weight"].T), (dy, ctx.kept[self.site]["x"])
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        """The bias was added once to a whole sum, so its gradient is whole: the same on every rank."""
+        add_linear(self.site, self.bias, pending, gradients)
+
+
+def add_linear(site: str, bias: bool, pending: tuple[Any, Any], gradients: Gradients) -> None:
+    """dW = dyᵀ x and db = Σ dy, over all tokens of the micro-batch; `pending` is (dy, x)."""
+    dy, x = pending
+    gradients.add(site + ".weight", rows(dy).T @ rows(x))
+    if bias:
+        gradients.add(site + ".bias", rows(dy).sum(0))

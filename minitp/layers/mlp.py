@@ -9,6 +9,7 @@ from minitp.arrays import Array
 from minitp.comm import Partial
 from minitp.config import Activation
 from minitp.context import Context
+from minitp.gradients import Gradients
 from minitp.layers.linear import ColumnParallelLinear, RowParallelLinear
 
 
@@ -31,11 +32,33 @@ class MLP:
             f = self.down.inputs
             gate, u = u[..., :f], u[..., f:]                                     # B T F_p
             h = activate(gate, self.activation, ctx.xp) * u
-            ctx.save(self.site, gate=gate, up=u, h=h)
+            ctx.save(self.site, gate=gate, up=u)
         else:
             h = activate(u, self.activation, ctx.xp)
-            ctx.save(self.site, up=u, h=h)
+            ctx.save(self.site, up=u)
+        ctx.show(self.site, h=h)
         return self.down.product(h, weights, ctx)
+
+    def backward_input(self, dy: Float[Array, "B T D"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Partial, "B T D"], Any]:
+        """dy is whole; the input's gradient is a partial sum, for the boundary to reduce: one for gate and up."""
+        dh, down = self.down.backward_input(dy, weights, ctx)                    # B T F_p
+        kept, xp = ctx.kept[self.site], ctx.xp
+        if self.gated:
+            gate = kept["gate"]
+            dgate = dh * kept["up"] * slope(gate, self.activation, xp)
+            ctx.show(self.site, dh=dh, dgate=dgate)
+            du = xp.concatenate([dgate, dh * activate(gate, self.activation, xp)], axis=-1)     # B T 2F_p
+        else:
+            du = dh * slope(kept["up"], self.activation, xp)
+            ctx.show(self.site, dh=dh)
+        dx, up = self.up.backward_input(du, weights, ctx)
+        return dx, (up, down)
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        up, down = pending
+        self.down.backward_weight(down, gradients)
+        self.up.backward_weight(up, gradients)
 
 
 def activate(x: Any, kind: Activation, xp: Any) -> Any:
@@ -45,6 +68,18 @@ def activate(x: Any, kind: Activation, xp: Any) -> Any:
     if kind == "gelu_tanh":
         return 0.5 * x * (1 + xp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))          # √(2/π)
     return 0.5 * x * (1 + error_function(x * 0.7071067811865476, xp))                            # 1/√2
+
+
+def slope(x: Any, kind: Activation, xp: Any) -> Any:
+    """The derivative of `activate`."""
+    if kind == "silu":
+        s = 0.5 * (1 + xp.tanh(0.5 * x))
+        return s * (1 + x * (1 - s))
+    if kind == "gelu_tanh":
+        t = xp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x)
+    density = 0.3989422804014327 * xp.exp(-0.5 * x * x)                                          # 1/√(2π)
+    return 0.5 * (1 + error_function(x * 0.7071067811865476, xp)) + x * density
 
 
 def error_function(x: Any, xp: Any) -> Any:

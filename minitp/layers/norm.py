@@ -8,6 +8,7 @@ from jaxtyping import Float
 from minitp.arrays import Array
 from minitp.context import Context
 from minitp.errors import StateError
+from minitp.gradients import Gradients
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,17 @@ class RMSNorm:
         ctx.save(self.site, x=x, inverse=inverse)
         return x * inverse * weight
 
+    def backward_input(self, dy: Float[Array, "B T D"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Array, "B T D"], Any]:
+        x, inverse = ctx.kept[self.site]["x"], ctx.kept[self.site]["inverse"]
+        n, dn = x * inverse, dy * weights[self.site + ".weight"]                      # normalized; gradient at it
+        return inverse * (dn - n * _mean(dn * n)), (dy, n)
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        """x and dy are whole, so this is too: the same on every rank."""
+        dy, n = pending
+        gradients.add(self.site + ".weight", (dy * n).sum((0, 1)))
+
 
 @dataclass(frozen=True)
 class LayerNorm:
@@ -33,8 +45,20 @@ class LayerNorm:
         weight = _of_whole_rows(x, weights, self.site)
         centered = x - _mean(x)
         inverse = 1 / ctx.xp.sqrt(_mean(centered * centered) + self.eps)
-        ctx.save(self.site, x=x, centered=centered, inverse=inverse)
+        ctx.save(self.site, centered=centered, inverse=inverse)
+        ctx.show(self.site, x=x)
         return centered * inverse * weight + weights[self.site + ".bias"]
+
+    def backward_input(self, dy: Float[Array, "B T D"], weights: Mapping[str, Any],
+                       ctx: Context) -> tuple[Float[Array, "B T D"], Any]:
+        inverse = ctx.kept[self.site]["inverse"]
+        n, dn = ctx.kept[self.site]["centered"] * inverse, dy * weights[self.site + ".weight"]
+        return inverse * (dn - _mean(dn) - n * _mean(dn * n)), (dy, n)
+
+    def backward_weight(self, pending: Any, gradients: Gradients) -> None:
+        dy, n = pending
+        gradients.add(self.site + ".weight", (dy * n).sum((0, 1)))
+        gradients.add(self.site + ".bias", dy.sum((0, 1)))
 
 
 def _mean(x: Float[Array, "B T D"]) -> Float[Array, "B T 1"]:

@@ -45,6 +45,8 @@ class InnerArrays:
         if "scores" in arrays:
             self._group(arrays["scores"], arrays["heads"], arrays["queries"], ctx)
             return
+        if "y" not in arrays:
+            return
         row = token(self.recorder.row, arrays["query"].shape[2])
         slot = self._slot(row, ctx)
         self._keep(site, "query", arrays["query"][0, :, row], ctx)

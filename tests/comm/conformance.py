@@ -40,6 +40,18 @@ def all_reduce(comm, see):
 
 
 @check
+def all_reduce_max(comm, see):
+    for dtype, shape in crossed([name for name in SUMMED if "complex" not in name], SHAPES):
+        terms = numbers(shape, dtype, comm.rank)
+        got = comm.all_reduce_max(terms, **WHY)
+        wanted = np.maximum.reduce([numbers(shape, dtype, rank) for rank in range(comm.size)])
+        see.same((dtype, shape), got, wanted)
+        see.same("what was given", terms, numbers(shape, dtype, comm.rank))
+        see.event(comm, (dtype, shape), op="all_reduce_max", before="partial", after="whole", shape=shape, dtype=dtype,
+                  payload=wanted.nbytes, root=None, plane="data")
+
+
+@check
 def all_reduce_overwrites_only_what_it_was_given(comm, see):
     """In place is for a partial that owns its buffer. In both worlds: what is right in threads must be right on MPI."""
     handed_over = numbers((3, 4), np.float64, comm.rank)

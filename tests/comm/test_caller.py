@@ -47,7 +47,8 @@ def test_blocks_and_layers_ask_not_the_boundary_nor_the_communicator(tmp_path):
     for site, line in by_site.items():
         name, number = line.split(":")
         code[site] = (PACKAGE.parent / name).read_text(encoding="utf-8").splitlines()[int(number) - 1]
-    assert by_site["layers.1.mlp.down"].startswith("minitp/model.py:") and "boundary.leave" in code["layers.1.mlp.down"]
+    assert by_site["layers.1.mlp.down"].startswith("minitp/layers/block.py:")
+    assert "boundary.leave" in code["layers.1.mlp.down"]
     assert by_site["embedding"].startswith("minitp/layers/embedding.py:") and "all_reduce" in code["embedding"]
     assert by_site["layers.0.attention.q.weight"].startswith("minitp/weights.py:")
     assert by_site["model"].startswith("minitp/commands/session.py:")

@@ -100,7 +100,7 @@ def test_the_cache_is_causal_and_starts_as_zeros():
 def test_queries_are_scaled_before_the_product(dtype, size):
     """D02: q·k over 16 numbers overflows, q·k / √16 does not; scaling afterwards would come too late."""
     def attend(comm):
-        empty = ColumnParallelLinear("qkv", 48)
+        empty = ColumnParallelLinear("qkv", comm, 48)
         attention = Attention("a", empty, RowParallelLinear("o", comm, 16, "add"), range(1), range(1), 1, 16)
         query = np.full((1, 1, 1, 16), size, dtype)
         key = np.stack([np.full(16, size, dtype), np.full(16, -size, dtype)])[None, None]

@@ -47,7 +47,7 @@ def logits(comm, v, d):
     x, table = drawn(8, (2, 4, d), (v, d))
     vocab, hidden = Cut(v, comm.size), Cut(d, comm.size)
     by_rows = VocabParallelHead("head", "head.weight", comm, vocab)
-    by_columns = HiddenParallelHead("head", "embedding.weight", comm, hidden.of(comm.rank), vocab)
+    by_columns = HiddenParallelHead("head", "embedding.weight", comm, hidden, vocab)
     own_rows = {"head.weight": table[part(vocab, comm.rank)]}
     own_columns = {"embedding.weight": table[:, part(hidden, comm.rank)]}
     assert isinstance(by_columns.product(x, own_columns, CTX), Partial)

@@ -17,7 +17,7 @@ CTX = Context(np.zeros((2, 3), int), 3, np.float64)
 def column(comm, outputs, bias):
     x, w, b = drawn(1, (2, 3, 4), (outputs, 4), (outputs,))
     mine = Cut(outputs, comm.size).of(comm.rank)
-    layer = ColumnParallelLinear("up", len(mine), bias)
+    layer = ColumnParallelLinear("up", comm, len(mine), bias)
     weights = {"up.weight": w[mine.start:mine.stop], "up.bias": b[mine.start:mine.stop]}
     return layer.forward(x, weights, CTX), syncs(comm)
 

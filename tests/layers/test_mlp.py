@@ -56,11 +56,11 @@ def mlp(comm, ffn, gated, activation):
     mine = slice(Cut(ffn, comm.size).of(comm.rank).start, Cut(ffn, comm.size).of(comm.rank).stop)
     f = mine.stop - mine.start
     if gated:
-        first = ColumnParallelLinear("m.gate_up", 2 * f, bias=True)
+        first = ColumnParallelLinear("m.gate_up", comm, 2 * f, bias=True)
         weights = {"m.gate_up.weight": np.concatenate([gate[mine], up[mine]]),
                    "m.gate_up.bias": np.concatenate([gate_bias[mine], up_bias[mine]])}
     else:
-        first = ColumnParallelLinear("m.up", f, bias=True)
+        first = ColumnParallelLinear("m.up", comm, f, bias=True)
         weights = {"m.up.weight": up[mine], "m.up.bias": up_bias[mine]}
     layer = MLP("m", first, RowParallelLinear("m.down", comm, f, "add up"), activation, gated)
     kept = Kept()
@@ -92,7 +92,7 @@ def test_gate_and_up_meet_row_by_row():
         mine = Cut(8, comm.size).of(comm.rank)
         f = len(mine)
         down = RowParallelLinear("m.down", comm, f, "add up")
-        layer = MLP("m", ColumnParallelLinear("m.gate_up", 2 * f), down, "silu", True)
+        layer = MLP("m", ColumnParallelLinear("m.gate_up", comm, 2 * f), down, "silu", True)
         up = np.array(mine, float)[:, None]
         kept = Kept()
         layer.product(np.ones((1, 1, 1)), {"m.gate_up.weight": np.concatenate([np.ones((f, 1)), up]),

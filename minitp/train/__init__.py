@@ -1,0 +1,1 @@
+"""Training through the cuts: data, step, optimizer, schedule, checkpoints, the loop."""
