@@ -34,6 +34,10 @@ class FetchError(MinitpError, RuntimeError):
     """A model's files could not be fetched, or could not be stored."""
 
 
+class SaveError(MinitpError, RuntimeError):
+    """A file could not be written: a full disk, a folder that can't be written to, something foreign in its place."""
+
+
 def error_named(name: str) -> type[Exception]:
     """The class of an error that another rank met: one of minitp's, or an OSError and its kinds."""
     found = globals().get(name, getattr(builtins, name, None))

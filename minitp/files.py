@@ -1,10 +1,55 @@
-"""Files written whole or not at all: a full disk or Ctrl-C leaves no half of one under its name."""
+"""Files and folders written whole or not at all: a full disk or Ctrl-C leaves no half of one under its name."""
 import os
+import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+PARTIAL = re.compile(r"\.(.+)\.[0-9a-f]{12}\.partial")
+"""The temporary name of what is being written, or removed: .NAME.token.partial, beside NAME."""
+
+
+def partial_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk. (Windows syncs no folders, and needs not.)"""
+    if path.is_dir() and os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def move_in(temporary: Path, path: Path) -> None:
+    """A complete folder takes its name, which nothing has yet: in one step, its files on the disk before it."""
+    for file in temporary.iterdir():
+        sync(file)
+    sync(temporary)
+    os.rename(temporary, path)
+    sync(path.parent)
+
+
+def remove_folder(path: Path) -> None:
+    """It loses its name before its files: nobody finds half of it, and `remove_partials` finishes what is cut off."""
+    hidden = partial_name(path)
+    os.rename(path, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def remove_partials(folder: Path, of: re.Pattern[str]) -> list[str]:
+    """Remove the folders that writers killed in `folder` left behind, of names that fit `of`; returns those names."""
+    left = [(match[1], path) for path in folder.iterdir()
+            if (match := PARTIAL.fullmatch(path.name)) and of.fullmatch(match[1]) and path.is_dir()]
+    for _, path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return sorted(name for name, _ in left)
 
 
 @contextmanager
@@ -19,7 +64,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    temporary = partial_name(path)
     try:
         with open(temporary, "xb") as file:
             yield file

@@ -24,7 +24,7 @@ from minitp.checkpoint import safetensors
 from minitp.checkpoint.checkpoint import Checkpoint
 from minitp.checkpoint.files import read_json, shape_of, some
 from minitp.checkpoint.hf_config import config_to_hf
-from minitp.checkpoint.names import HF_GPT2, HF_LLAMA
+from minitp.checkpoint.names import HF_GPT2, HF_LLAMA, NameMap
 from minitp.checkpoint.opening import open_checkpoint
 from minitp.config import ModelConfig
 from minitp.cut import Slices
@@ -88,11 +88,8 @@ def to_hf(source: str | Path | Checkpoint, folder: str | Path) -> None:
     """Write any checkpoint as a Hugging Face folder, config.json and model.safetensors, a tensor at a time."""
     checkpoint, folder = _opened(source), Path(folder)
     config, dtype = checkpoint.config, checkpoint.dtype
-    names = HF_GPT2 if config.learned_positions else HF_LLAMA
+    names, parts = _hf_names(config), hf_tensors(config)
     values = config_to_hf(config) | {"dtype": str(dtype)}
-    parts: dict[str, list[Parameter]] = {}                     # several where q, k, v lie in one tensor
-    for p in checkpoint.parameters:
-        parts.setdefault(names.locate(p, config).tensor, []).append(p)
 
     def tensors() -> Iterator[np.ndarray]:
         for together in parts.values():
@@ -108,6 +105,19 @@ def to_hf(source: str | Path | Checkpoint, folder: str | Path) -> None:
     safetensors.write(folder / "model.safetensors", shapes, tensors(), {"format": "pt"})
     with replacing(folder / "config.json") as file:
         file.write(json.dumps(values, indent=2).encode())
+
+
+def hf_tensors(config: ModelConfig) -> dict[str, list[Parameter]]:
+    """The tensors of a Hugging Face folder, in the order in which `to_hf` reads and writes them, and what lies in each:
+    several parameters where q, k, v are one tensor."""
+    names, parts = _hf_names(config), dict[str, list[Parameter]]()
+    for parameter in Placement(config, ranks=1).parameters:
+        parts.setdefault(names.locate(parameter, config).tensor, []).append(parameter)
+    return parts
+
+
+def _hf_names(config: ModelConfig) -> NameMap:
+    return HF_GPT2 if config.learned_positions else HF_LLAMA
 
 
 def _opened(source: str | Path | Checkpoint) -> Checkpoint:

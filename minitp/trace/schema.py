@@ -77,12 +77,12 @@ class Event(NamedTuple):
     chunk: int | None               # of a message: which piece of the array
     site: str                       # where in the model: layers.3.mlp.down
     reason: str                     # why, in words
-    phase: str                      # load, prefill, decode, forward, backward, optimizer
+    phase: str                      # load, prefill, decode, forward, backward, optimizer, evaluate, checkpoint
     step: int | None                # token index, or training step
-    micro_batch: int | None
+    micro_batch: int | None         # of a training step, from 0; of an evaluation which of its batches
     draft: int | None               # draft tokens that a speculative pass carries
-    before: str                     # state before: whole, shard(axis), partial, on root
-    after: str
+    before: str                     # state before: whole, shard(axis), partial (of a sum; all_reduce_max: of a
+    after: str                      # maximum), on root
     shape: tuple[int, ...]          # of the whole array
     dtype: str
     payload: int                    # bytes of the whole array; the sum of the pieces where copies are sent
@@ -113,6 +113,7 @@ class Expected(NamedTuple):
     plane: str
     phase: str
     step: int | None
+    micro_batch: int | None
     dtype: str
     shape: tuple[int, ...]
     payload: int
