@@ -81,7 +81,8 @@ def test_losses_are_compared_and_steps_timed():
     assert compare.groups(headers) == [["1", "3"]]
     one, three = compare.compare(runs)
     assert (one.ranks, one.unit, one.loss, three.loss) == (1, "step", 0.0, pytest.approx(1e-7))
-    assert one.sync_points == three.sync_points == (5 * (5 + 3 + 5) + 3) // 3 and one.memory[1] > three.memory[1] and three.time > 0
+    assert one.sync_points == three.sync_points == (5 * (5 + 3 + 5) + 3) // 3
+    assert one.memory[1] > three.memory[1] and three.time > 0
     assert compare.verdict([one, three]).startswith("The same losses on 1, 3 ranks")
     runs[0].timeline.trace.run["losses"][2] = 0.6
     assert "differ by up to 0.2" in compare.verdict(compare.compare(runs))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from minitp.trace.summary import STEP
 from minitp.trace.wording import duration
 from minitp.view.colors import GREY, INK, rank_hue
 from minitp.view.figures.style import laid_out, literal, marker, phase_marker, unit_for
@@ -24,12 +25,11 @@ def overview_figure(groups: Sequence[Group], *, shares: bool = False, unit: str 
     """
     factor, scale = unit_for(max((group.time for group in groups), default=0))
     figure = go.Figure()
-    phases = list(dict.fromkeys(group.phase for group in groups)) if unit == "pass" else [None]
-    looks = [(COMPUTING, phase, KINDS[COMPUTING] if phase is None else f"computing, {literal(phase, 20) or 'other'}",
-              marker(COMPUTING, GREY, ink) if phase is None else phase_marker(phase)) for phase in phases]
-    looks += [(kind, None, KINDS[kind], marker(kind, GREY, ink)) for kind in (WAITING, MOVING)]
+    phases = list(dict.fromkeys(map(_phase, groups)))
+    looks = [(COMPUTING, phase, f"computing, {phase}", phase_marker(phase)) for phase in phases if unit == "pass"]
+    looks += [(kind, "", KINDS[kind], marker(kind, GREY, ink)) for kind in (COMPUTING, WAITING, MOVING)[bool(looks):]]
     for kind, phase, name, look in looks:
-        mine = [group for group in groups if phase is None or group.phase == phase]
+        mine = [group for group in groups if phase in ("", _phase(group))]
         times = [getattr(group, KINDS[kind]) for group in mine]
         heights = [100 * t / (group.time or 1) if shares else t / factor for t, group in zip(times, mine, strict=True)]
         texts = [f"{literal(group.name)} {literal(group.word)}<br>{KINDS[kind]} {duration(t)} of {duration(group.time)}"
@@ -37,10 +37,15 @@ def overview_figure(groups: Sequence[Group], *, shares: bool = False, unit: str 
         numbers = [group.first + 1 for group in mine]
         figure.add_bar(x=numbers, y=heights, name=name, marker=look, hovertext=texts, hoverinfo="text",
                        customdata=numbers)
-    laid_out(figure, 280, barmode="stack", legend=1 if unit == "token" else 3)
+    laid_out(figure, 280, barmode="stack", legend=1 if unit == "token" else len(looks))
     _name_passes(figure, groups, unit)
     figure.update_yaxes(title="% of its time" if shares else f"{scale} per {unit}", rangemode="tozero")
     return figure
+
+
+def _phase(group: Group) -> str:
+    """A phase of a training step, or `other`."""
+    return group.phase if group.phase in STEP else "other"
 
 
 def _name_passes(figure: go.Figure, groups: Sequence[Group], unit: str, **place: int) -> None:
@@ -71,7 +76,7 @@ def two_lanes_figure(measured: tuple[Bars, Sequence[str]], modeled: tuple[Bars, 
     for row, (bars, texts) in enumerate((measured, modeled), start=1):
         _add_lanes(figure, bars, texts, ink, *scale, row=row, col=1)
     laid_out(figure, 150 + 60 * len(measured[0].lanes), barmode="overlay")
-    _name_lanes(figure, measured[0], scale[1])
+    _name_lanes(figure, measured[0]._replace(blocks=[]), scale[1])
     figure.update_xaxes(title=None, row=1)
     return figure
 
@@ -104,7 +109,7 @@ def _add_blocks(figure: go.Figure, bars: Bars, ink: str, factor: float) -> None:
                        x=[block.length / factor for block in mine], marker=phase_marker(phase), width=0.8,
                        name=literal(phase, 20) or "other", hoverinfo="text",
                        text=[literal(block.label, 40) for block in mine], textposition="inside",
-                       insidetextanchor="middle", insidetextfont={"color": ink}, constraintext="none",
+                       insidetextanchor="middle", insidetextfont={"color": ink}, textangle=0,
                        hovertext=[f"{literal(block.name)}: {duration(block.length)}" for block in mine])
 
 
