@@ -6,6 +6,7 @@
         optimizer = AdamW(weights, …)
         checkpoint.restore(optimizer, placement, group)      # moments, master weights, step count
 """
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ from minitp.train.optimizer import AdamW
 
 WAIT = 30.0
 """Seconds to wait for a run whose ranks are just ending: killed ranks may outlive their launcher for a moment."""
+
+LEFT = re.compile(NAME.pattern + r"|.+\.jsonl|.+\.toml")
+"""Names in a run's folder that a killed run may have been writing: checkpoints, its log, its settings."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ def holding(run: str | Path, group: Communicator, wait: float = WAIT) -> Iterato
 def _find(run: Path) -> dict[str, Any]:
     """On rank 0: the newest checkpoint in order, and what there is to say."""
     messages, damaged = [], []
-    if run.is_dir() and (left := remove_partials(run, NAME)):
+    if run.is_dir() and (left := remove_partials(run, LEFT)):
         messages.append(f"removed what a run that was stopped had not finished: {some(left)}")
     for path in sorted(step_folders(run), key=step_of, reverse=True):
         if not (path / TRAINING).exists():             # a checkpoint has its name only when it is complete

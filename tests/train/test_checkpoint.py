@@ -80,11 +80,15 @@ def wholes(results, placement):
     return whole
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(("family", "dtype", "before", "after"), [
-    ("llama", "float64", (2, "vocab"), (5, "hidden")), ("llama", "bf16", (5, "vocab"), (1, "vocab")),
-    ("llama-tied", "float64", (3, "hidden"), (4, "vocab")), ("mqa", "float32", (6, "hidden"), (3, "hidden")),
-    ("gpt2", "float64", (3, "vocab"), (7, "hidden")), ("gpt2", "bf16", (1, "vocab"), (2, "hidden")),
-    ("gpt2", "float32", (4, "vocab"), (4, "vocab"))])
+    ("llama", "float64", (2, "vocab"), (5, "hidden")), ("mqa", "bf16", (6, "hidden"), (3, "hidden")),
+    ("gpt2", "float32", (3, "vocab"), (2, "hidden")), slow("llama", "bf16", (5, "vocab"), (1, "vocab")),
+    slow("llama-tied", "float64", (3, "hidden"), (4, "vocab")), slow("gpt2", "bf16", (1, "vocab"), (7, "hidden")),
+    slow("gpt2", "float64", (4, "vocab"), (4, "vocab"))])
 def test_a_run_goes_on_the_same_on_any_number_of_ranks(tmp_path, family, dtype, before, after):
     """Weights, moments, master weights and step count, bit for bit: A22, A54, E06, E09, of copied kv heads too."""
     unbroken = run_threads(trained, before[0], run=tmp_path, family=family, embedding=before[1], dtype=dtype)
@@ -176,8 +180,8 @@ def flip(path):
 
 
 @pytest.mark.parametrize(("name", "harm"), [
-    ("model.safetensors", cut_short), ("model.safetensors", flip), ("optimizer.safetensors", flip),
-    ("optimizer.safetensors", Path.unlink), ("config.json", flip), ("training.json", cut_short),
+    ("model.safetensors", flip), ("optimizer.safetensors", Path.unlink), ("training.json", cut_short),
+    slow("model.safetensors", cut_short), slow("optimizer.safetensors", flip), slow("config.json", flip),
     ("training.json", lambda path: path.write_text(path.read_text().replace('"step": 3', '"step": 2')))])
 def test_a_damaged_checkpoint_is_found_and_the_one_before_is_taken(tmp_path, name, harm):
     run_threads(trained, 2, run=tmp_path, family="mqa", steps=(2, 3))
