@@ -3,17 +3,41 @@
 Imports are inside the functions: `minitp --help` must answer at once.
 """
 import os
-import sys
 import time
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from minitp.comm.communicator import Communicator
+from minitp.cli_compare import compare
+from minitp.cli_options import (
+    CUT,
+    DRAW,
+    FAULT,
+    MORE,
+    RECORD,
+    Backend,
+    BackendOption,
+    CheckedOption,
+    CutOption,
+    CutRule,
+    DeadlineOption,
+    DtypeOption,
+    Embedding,
+    EmbeddingOption,
+    Load,
+    LoadOption,
+    ModelOption,
+    Precision,
+    RanksOption,
+    TimeoutOption,
+    World,
+    WorldOption,
+    on_ranks,
+    opt,
+)
+from minitp.cli_train import train
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False,
                   help="Watch a real transformer split across processes: every cut, every sync, real numbers.")
@@ -22,64 +46,8 @@ models_app = typer.Typer(no_args_is_help=False, help="List the models, fetch one
 trace_app = typer.Typer(no_args_is_help=True, help="Read a trace: sum it up, export it, check it.")
 app.add_typer(models_app, name="models")
 app.add_typer(trace_app, name="trace")
-MORE = "More"
-DRAW, CUT, RECORD, SAFETY = "How tokens are drawn", "How the model is cut", "What is on record", "Safety"
-FAULT = "What goes wrong on purpose"
-
-
-class World(StrEnum):
-    auto = "auto"
-    threads = "threads"
-    mpi = "mpi"
-
-
-class Embedding(StrEnum):
-    vocab = "vocab"
-    hidden = "hidden"
-
-
-class CutRule(StrEnum):
-    even = "even"
-    balanced = "balanced"
-
-
-class Load(StrEnum):
-    slice = "slice"
-    scatter = "scatter"
-
-
-class Precision(StrEnum):
-    float32 = "float32"
-    float64 = "float64"
-
-
-class Backend(StrEnum):
-    numpy = "numpy"
-    cupy = "cupy"
-
-
-def opt(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """An option with its help text, in a panel of the help page."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
-
-
-ModelOption = Annotated[str, opt("A name of `minitp models`, a folder with config.json, a .gguf file, or a Hub id.",
-                                 "--model", "-m", metavar="NAME")]
-RanksOption = Annotated[int | None, opt("How many ranks; under mpirun, mpirun's number.", "--ranks", "-n", min=1)]
-WorldOption = Annotated[World, opt("mpi: processes; threads: ranks of this process; auto: MPI if it is there and more "
-                                   "than one rank is asked for.")]
-EmbeddingOption = Annotated[Embedding, opt("Cut the table along the vocabulary (Llama 3) or along hidden (LLaMA 1 "
-                                           "and 2).", panel=CUT)]
-CutOption = Annotated[CutRule, opt("even: as even as whole units allow; balanced: the ffn evens out bytes.", panel=CUT)]
-LoadOption = Annotated[Load, opt("slice: every rank reads its slices; scatter: rank 0 reads and sends.", panel=CUT)]
-DtypeOption = Annotated[Precision, opt("Numbers to compute with.", panel=CUT)]
-BackendOption = Annotated[Backend, opt("Arrays on the host, or on a GPU by CuPy.", panel=CUT)]
-CheckedOption = Annotated[bool | None, opt("Compare the ranks' calls before every collective.", "--checked/--unchecked",
-                                           panel=SAFETY, show_default="on with threads")]
-DeadlineOption = Annotated[float, opt("Seconds a rank may wait in one collective.", panel=SAFETY, min=0.1,
-                                      max=86400)]
-TimeoutOption = Annotated[float | None, opt("Seconds the whole run may take.", panel=SAFETY, min=0.1,
-                                            max=31_536_000)]
+app.command()(train)
+app.command()(compare)
 
 
 def version(asked: bool) -> bool:
@@ -94,18 +62,6 @@ def version(asked: bool) -> bool:
 def top(show_version: Annotated[bool, typer.Option("--version", callback=version, is_eager=True,
                                                    help="Print the version and end.")] = False) -> None:
     """What every verb shares."""
-
-
-def on_ranks(body: "Callable[[Communicator], Any]", ranks: int | None, world: World, *, deadline: float = 300.0,
-             timeout: float | None = None, checked: bool | None = None, backend: Backend = Backend.numpy,
-             recorder: Callable[[int], Any] | None = None, kind: "type[Communicator] | None" = None) -> list[Any]:
-    """Run `body` on every rank: of this MPI job, of a new one (then this process passes its output on), or threads."""
-    from minitp.launcher import launch, relaunch
-    code = relaunch(sys.argv[1:], ranks, world.value, timeout=timeout)
-    if code is not None:
-        raise typer.Exit(code)
-    return launch(body, ranks, world=world.value, deadline=deadline, run_deadline=timeout, recorder=recorder,
-                  checked=checked, arrays=backend.value, kind=kind)
 
 
 @app.command()
@@ -209,6 +165,7 @@ TraceFile = Annotated[Path, typer.Argument(help="A file that --trace wrote.")]
 class By(StrEnum):
     phase = "phase"
     token = "token"
+    step = "step"
     site = "site"
     reason = "reason"
     op = "op"
@@ -220,7 +177,7 @@ def trace_show(file: TraceFile,
                by: Annotated[By | None, typer.Option(help="One table by this; without it phases and sites.")] = None,
                rank: Annotated[int | None, typer.Option(min=0, help="Of this rank only.")] = None,
                json: Annotated[bool, typer.Option("--json", help="The same numbers as JSON.")] = False) -> None:
-    """Count, payload, waiting and moving, per phase and token, by site and reason."""
+    """Count, payload, waiting and moving, per phase, token and training step, by site and reason."""
     from minitp.commands.trace import show
     show(file, None if by is None else by.value, rank, json)
 
@@ -287,6 +244,7 @@ class Bench(StrEnum):
     decode = "decode"
     prefill = "prefill"
     load = "load"
+    train = "train"
     collective = "collective"
 
 
@@ -296,7 +254,10 @@ def bench(what: Annotated[Bench, typer.Argument(help="What to measure.")],
           ranks: RanksOption = None,
           world: WorldOption = World.auto,
           rounds: Annotated[int, typer.Option(min=5, help="Rounds; the median counts.")] = 7,
-          tokens: Annotated[int | None, opt("Of a round (decode: 16), of the prompt (prefill: 128).", min=1)] = None,
+          tokens: Annotated[int | None, opt("Of a round (decode: 16), of the prompt (prefill: 128), of a "
+                                                "sequence (train: 256).", min=1)] = None,
+          config: Annotated[Path | None, opt("train: settings in TOML; left out, a model of 25 million weights.",
+                                             metavar="FILE.toml")] = None,
           dtype: DtypeOption = Precision.float32,
           timeout: TimeoutOption = None) -> None:
     """Measure against a limit that is measured in the same run; prints JSON rows."""
@@ -305,7 +266,8 @@ def bench(what: Annotated[Bench, typer.Argument(help="What to measure.")],
     options = ModelOptions(model, dtype=dtype.value)
     if ranks is not None and ranks > 1:
         os.environ.setdefault(STARTED, repr(time.time()))         # starting the ranks is a part of `load`
-    on_ranks(lambda group: bench_on_rank(group, what.value, options, rounds, tokens), ranks, world, timeout=timeout,
+    on_ranks(lambda group: bench_on_rank(group, what.value, options, rounds, tokens,
+                                        None if config is None else str(config)), ranks, world, timeout=timeout,
              checked=False)
 
 

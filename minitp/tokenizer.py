@@ -10,6 +10,7 @@ Rules that hold for every tokenizer here:
 - `encode` adds nothing. `prompt` adds the BOS token where the model wants one.
 """
 import codecs
+import hashlib
 import json
 import re
 import threading
@@ -88,6 +89,19 @@ class ByteTokenizer:
     def stream(self, special: bool = False) -> TextStream:
         """An incremental decoder; its pieces joined equal `decode` of all ids."""
         return TextStream(self, special)
+
+    @property
+    def digest(self) -> str:
+        """Which tokenizer this is: the same digest, the same ids of every text."""
+        return self._as_file().digest
+
+    def save(self, folder: str | Path) -> None:
+        """Write tokenizer.json and what goes beside it, so that `Tokenizer.from_folder` gives the same ids."""
+        self._as_file().save(folder)
+
+    def _as_file(self) -> "Tokenizer":
+        from minitp.tokenizer_files import byte_backend
+        return Tokenizer(byte_backend(), name=self.name)
 
     def prompt(self, text: str, special: bool = False) -> list[int]:
         """The ids a generation starts from: `encode`, with BOS in front where the model wants it and the text lacks it.
@@ -171,6 +185,12 @@ class Tokenizer(ByteTokenizer):
     @property
     def vocab_size(self) -> int:
         return self._backend.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def digest(self) -> str:
+        with self._lock:
+            self._backend.encode_special_tokens = False            # a switch of the call, not of the tokenizer
+            return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Text → ids, nothing added. Warns where bytes are dropped; raises ConfigError on a lone surrogate."""

@@ -146,6 +146,17 @@ def from_folder(folder: Path) -> dict[str, Any]:
             "chat_template": folder_template(folder, config), "name": folder.name or str(folder)}
 
 
+def byte_backend() -> Any:
+    """A byte-level BPE without merges whose ids are the byte values: a byte a token, as a tokenizer.json can say it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    from minitp.tokenizer import byte_symbols
+    backend = Tokenizer(models.BPE(vocab=byte_symbols(), merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
 def load_backend(folder: Path) -> Any:
     """tokenizer.json through the library's own parser, which bounds the depth; the size is bounded here."""
     from tokenizers import Tokenizer

@@ -44,8 +44,12 @@ class RandomSource:
         else:
             key = np.array([self.seed, crc32(parameter.name.encode())], np.uint64)
             draw = np.random.Generator(np.random.Philox(key=key)).standard_normal(parameter.shape)
-            whole = draw * (parameter.shape[1] ** -0.5 if "embedding" not in parameter.name else 0.5)
+            whole = draw * self.scale(parameter)
         return np.ascontiguousarray(whole[slices], dtype=dtype)
+
+    def scale(self, parameter: Parameter) -> float:
+        """The deviation of a matrix's numbers."""
+        return parameter.shape[1] ** -0.5 if "embedding" not in parameter.name else 0.5
 
 
 def load_weights(source: Source | None, placement: Placement, group: Communicator, *,

@@ -64,7 +64,7 @@ class FakeDeviceArray:
     def copy(self) -> "FakeDeviceArray":
         return on_device(self._memory.copy())
 
-    def sum(self, axis: int, keepdims: bool = False) -> "FakeDeviceArray":
+    def sum(self, axis: int | tuple[int, ...] | None, keepdims: bool = False) -> "FakeDeviceArray":
         return on_device(self._memory.sum(axis, keepdims=keepdims))
 
     def mean(self, axis: int, keepdims: bool = False) -> "FakeDeviceArray":
@@ -158,15 +158,38 @@ class FakeModule:
         return on_device(np.concatenate([host_of(array, "concatenate") for array in arrays], axis=axis))
 
 
+    @staticmethod
+    def full(shape: Any, value: Any, dtype: Any) -> FakeDeviceArray:
+        return on_device(np.full(shape, value, dtype))
+
+    @staticmethod
+    def stack(arrays: Any, axis: int = 0) -> FakeDeviceArray:
+        return on_device(np.stack([host_of(array, "stack") for array in arrays], axis))
+
+    @staticmethod
+    def copyto(into: FakeDeviceArray, value: Any, where: FakeDeviceArray) -> None:
+        np.copyto(into._memory, host_of(value, "copyto"), where=where._memory)
+
+    class add:                                                                      # noqa: N801  (CuPy's name)
+        @staticmethod
+        def at(into: FakeDeviceArray, index: Any, values: FakeDeviceArray) -> None:
+            np.add.at(into._memory, index_of(index), values._memory)
+
+
 def _function(name: str) -> Callable:
-    def call(*arguments: Any) -> FakeDeviceArray:
+    def call(*arguments: Any, out: FakeDeviceArray | None = None) -> FakeDeviceArray:
         if not any(isinstance(argument, FakeDeviceArray) for argument in arguments):
             raise TypeError(f"{name} of the device was given no device array: {[type(a) for a in arguments]}")
-        return on_device(getattr(np, name)(*(host_of(argument, name) for argument in arguments)))
+        result = getattr(np, name)(*(host_of(argument, name) for argument in arguments))
+        if out is None:
+            return on_device(result)
+        out._memory[...] = result
+        return out
     return call
 
 
-for _name in ("zeros_like", "sqrt", "where", "exp", "tanh", "minimum", "maximum", "abs", "sign", "ascontiguousarray"):
+for _name in ("zeros_like", "sqrt", "where", "exp", "log", "tanh", "minimum", "maximum", "abs", "sign",
+              "ascontiguousarray"):
     setattr(FakeModule, _name, staticmethod(_function(_name)))
 
 

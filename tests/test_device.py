@@ -1,5 +1,6 @@
 """The whole model on device arrays, without a device: nothing converted unasked, nothing but host arrays sent."""
 import ast
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +13,14 @@ from minitp.comm import Communicator, Partial, concatenate
 from minitp.context import KVCache, plan_pass
 from minitp.cut import Cut
 from minitp.generate import Generation, Request
+from minitp.gradients import Gradients
+from minitp.layers import VocabParallelCrossEntropy
 from minitp.layers.mlp import activate
 from minitp.model import Transformer
 from minitp.placement import Placement
 from minitp.sampling import Sampling
+from minitp.train.optimizer import AdamW
+from minitp.train.step import Passes, split_batch, train_step
 from minitp.weights import load_weights
 from tests.fake_device import FakeArrays, FakeDeviceArray, FakeModule, HostOnlyTransport
 from tests.families import FAMILIES, source_of
@@ -58,6 +63,28 @@ def test_the_model_is_the_same_on_a_device(family, embedding):
     """Of three ranks one holds no heads in the smallest model; weights sliced, and scattered."""
     run_threads(both, 3 if family == "gpt2-gelu" else 2, family=family, embedding=embedding,
                 load="scatter" if embedding == "hidden" else "slice")
+
+
+def trained(comm, family, embedding):
+    """Two steps, of two micro-batches each, on the host and on the device: losses, norms and weights equal."""
+    found, config = [], FAMILIES[family]
+    windows = np.random.default_rng(1).integers(0, config.vocab, (2, 3, 6))
+    for group in (comm, device_group(comm)):
+        placement = Placement(config, group.size, embedding)
+        weights = load_weights(source_of(family), placement, group, dtype=np.float64)
+        model, loss = Transformer(config, placement, group), VocabParallelCrossEntropy(group, placement.vocab, 0.1)
+        gradients, optimizer = Gradients(weights, group.arrays), AdamW(weights, arrays=group.arrays)
+        results = [train_step(model, loss, weights, gradients, optimizer, split_batch(window, 2), 0.01, step=step,
+                              limit=1.0, passes=Passes(np.float64, "full", 0.1, arrays=group.arrays))
+                   for step, window in enumerate(windows)]
+        results = [replace(result, activations=0) for result in results]         # the stand-in's views know no base
+        found.append([results, {name: w if group is comm else group.arrays.to_host(w) for name, w in weights.items()}])
+    np.testing.assert_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize(("family", "embedding"), LAYOUTS[::3])
+def test_training_is_the_same_on_a_device(family, embedding):
+    run_threads(trained, 3, family=family, embedding=embedding)
 
 
 def generations(comm, family, request):

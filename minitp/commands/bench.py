@@ -15,10 +15,15 @@ STARTED = "MINITP_STARTED"              # when the command line began to start t
 TOKENS = {"decode": 16, "prefill": 128}
 
 
-def bench_on_rank(group: Communicator, what: str, options: ModelOptions, rounds: int, tokens: int | None) -> None:
-    """Measure on every rank; rank 0 prints."""
-    rows = _collective(group) if what == "collective" else _with_model(
-        group, what, options, rounds, TOKENS.get(what, 0) if tokens is None else tokens)
+def bench_on_rank(group: Communicator, what: str, options: ModelOptions, rounds: int, tokens: int | None,
+                  config: str | None = None) -> None:
+    """Measure on every rank; rank 0 prints. `config`: settings of what is trained."""
+    if what == "train":
+        rows = _training(group, config, tokens, rounds)
+    elif what == "collective":
+        rows = _collective(group)
+    else:
+        rows = _with_model(group, what, options, rounds, TOKENS.get(what, 0) if tokens is None else tokens)
     if group.rank == 0:
         for row in rows:
             print(json.dumps(row))
@@ -27,6 +32,20 @@ def bench_on_rank(group: Communicator, what: str, options: ModelOptions, rounds:
 def _collective(group: Communicator) -> Rows:
     from minitp.bench import collective, recording
     return [*collective(group), *recording(group)]
+
+
+def _training(group: Communicator, config: str | None, tokens: int | None, rounds: int) -> Rows:
+    from minitp import bench
+    from minitp.bench.training import LARGE
+    from minitp.train.config import TrainConfig, merged, read_toml
+
+    def settings() -> dict[str, Any]:
+        asked = merged(LARGE if config is None else read_toml(config), {"train": {"tokens": tokens} if tokens else {}})
+        TrainConfig.from_dict(asked)
+        return asked
+
+    asked = group.on_root(settings, site="settings", reason="tell every rank what to train")
+    return bench.training(group, TrainConfig.from_dict(asked), rounds=rounds)
 
 
 def _opened(group: Communicator, options: ModelOptions) -> Source:

@@ -37,11 +37,10 @@ def check(file: Path) -> int:
     """0 where every recorded collective is as the closed form says, 1 with the differences printed otherwise."""
     from minitp.trace.check import compare
     from minitp.trace.file import Trace
-    from minitp.trace.predict import GenerationPlan, predict
+    from minitp.trace.predict import plan_from_run, predict
     from minitp.trace.wording import sites_in_words
     trace = Trace.read(file)
-    plan = GenerationPlan.from_run(trace.run)
-    expected = predict(plan)
+    expected = predict(plan_from_run(trace.run))
     differences = compare(trace, expected)
     if differences:
         print(f"{file.name} differs from the closed form:\n" + "\n".join(f"  {line}" for line in differences))
@@ -49,8 +48,9 @@ def check(file: Path) -> int:
     payload, broken = (sum(getattr(event, name) for event in expected) for name in ("payload", "broken"))
     if broken:
         print(f"{file.name}: {broken:,} all-reduces on each rank were skipped on purpose, at "
-              f"{sites_in_words(plan.broken)}: the text is not what this model says.")
+              f"{sites_in_words(event.site for event in expected if event.broken)}: the text is not what this model "
+              "says.")
     others = f"{'other ' * bool(broken)}{len(expected) - broken:,} collectives"
-    print(f"{file.name}: all {others} on each of {plan.placement.ranks} ranks are as the closed "
+    print(f"{file.name}: all {others} on each of {trace.run['ranks']} ranks are as the closed "
           f"form says, in order, shape, type and payload ({payload:,} bytes).")
     return 0

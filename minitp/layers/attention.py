@@ -119,10 +119,11 @@ class Attention:
             dhead = stack(dy[:, part.queries, part.heads].swapaxes(1, 2), part)                 # B n gT E
             dvalue[:, part.kv] += self.drop_out(part, scores, ctx).swapaxes(2, 3) @ dhead
             dscores = self.drop_out(part, dhead @ value[:, part.kv].swapaxes(2, 3), ctx)        # B n gT S
-            dscores = scores * (dscores - (dscores * scores).sum(-1, keepdims=True))
+            dscores -= (dscores * scores).sum(-1, keepdims=True)
+            dscores *= scores
             dkey[:, part.kv] += dscores.swapaxes(2, 3) @ stack(query[:, part.heads, part.queries], part)
             dquery[:, part.heads, part.queries] = split(dscores @ key[:, part.kv], part, b).swapaxes(1, 2)
-        ctx.show(self.site, dquery=dquery, dkey=dkey, dvalue=dvalue)
+        ctx.show(self.site, dheads=dy, dquery=dquery, dkey=dkey, dvalue=dvalue)
         return dquery * dquery.dtype.type(e ** -0.5), dkey, dvalue
 
     @cached_property
@@ -165,10 +166,10 @@ def split(x: Float[Array, "B n gT E"], part: Part, b: int) -> Float[Array, "B T 
 
 
 def hide(scores: Float[Array, "B n gT S"], mask: Any, g: int, xp: Any) -> Float[Array, "B n gT S"]:
-    """-∞ where a query may not look. The mask, (B, 1, T, S), is the same for all heads."""
+    """-∞, in place, where a query may not look. The mask, (B, 1, T, S), is the same for all heads."""
     b, n, _, s = scores.shape
-    by_head = scores.reshape(b, n, g, -1, s)
-    return xp.where(mask[:, None], by_head, by_head.dtype.type("-inf")).reshape(scores.shape)
+    xp.copyto(scores.reshape(b, n, g, -1, s), scores.dtype.type("-inf"), where=~mask[:, None])
+    return scores
 
 
 def rotate(x: Float[Array, "B N T E"], ctx: Context, back: bool = False) -> Float[Array, "B N T E"]:
@@ -188,5 +189,7 @@ def rotate(x: Float[Array, "B N T E"], ctx: Context, back: bool = False) -> Floa
 
 def softmax(x: Any, xp: Any) -> Any:
     """Along the last axis, the largest subtracted first: finite for any finite x. A query always sees itself."""
-    e = xp.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+    e = x - x.max(-1, keepdims=True)
+    xp.exp(e, out=e)                                                             # one array of this size, not three
+    e /= e.sum(-1, keepdims=True)
+    return e

@@ -183,13 +183,28 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {op: tuple(models) for op, models in MO
 """op → the algorithms that have an implementation and a cost. Scatter and gather by halving are the binomial tree."""
 
 
+COSTS_AS = {"all_reduce_max": "all_reduce"}
+"""Ops that move what another moves: a maximum takes the same messages as a sum."""
+
+
+def has_model(op: str) -> bool:
+    """Whether it is known what this op costs."""
+    return COSTS_AS.get(op, op) in MODELS
+
+
+def models_of(op: str) -> dict[str, Model]:
+    """The cost models of an op by algorithm; ConfigError where there are none."""
+    if not has_model(op):
+        raise ConfigError(f"there is no cost model of {op!r}; there is one of {', '.join(MODELS)}")
+    return MODELS[COSTS_AS.get(op, op)]
+
+
 def model(op: str, algorithm: str) -> Model:
     """The cost model; ConfigError where there is none of that name."""
-    if op not in MODELS:
-        raise ConfigError(f"there is no cost model of {op!r}; there is one of {', '.join(MODELS)}")
-    if algorithm not in MODELS[op]:
-        raise ConfigError(f"{op} has no algorithm {algorithm!r}; it has {', '.join(MODELS[op])}")
-    return MODELS[op][algorithm]
+    models = models_of(op)
+    if algorithm not in models:
+        raise ConfigError(f"{op} has no algorithm {algorithm!r}; it has {', '.join(models)}")
+    return models[algorithm]
 
 
 def cost(op: str, algorithm: str, ranks: int) -> Cost:
@@ -209,8 +224,6 @@ def seconds(op: str, algorithm: str, ranks: int, payload: float, link: Link) -> 
 
 def best(op: str, ranks: int, payload: float, link: Link) -> tuple[str, float]:
     """(algorithm, seconds) of the cheapest by this model; of several alike the first in ALGORITHMS."""
-    if op not in MODELS:
-        model(op, "")
-    times = {algorithm: seconds(op, algorithm, ranks, payload, link) for algorithm in MODELS[op]}
+    times = {algorithm: seconds(op, algorithm, ranks, payload, link) for algorithm in models_of(op)}
     winner = min(times, key=times.__getitem__)
     return winner, times[winner]

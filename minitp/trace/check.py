@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event, Expected
-from minitp.trace.wording import dimensions, plain
+from minitp.trace.wording import dimensions, pass_name, plain
 
 SHOWN = 20                         # differences; then it ends: a stranger's header may speak of a million ranks
 _FIELDS = attrgetter(*Expected._fields)
@@ -95,7 +95,7 @@ def _one_sided(who: str, extra: Sequence[Expected], at: int, missing: Sequence[E
 
 
 def _place(event: Expected) -> tuple:
-    return event.op, event.site, event.plane, event.phase, event.step
+    return event.op, event.site, event.plane, event.phase, event.step, event.micro_batch
 
 
 def _next_fit(have: Sequence[Expected], i: int, want: Sequence[Expected], j: int) -> tuple[int, int]:
@@ -117,8 +117,7 @@ def _value(value: object) -> str:
 
 
 def _named(event: Expected) -> str:
-    step = "" if event.step is None else f" {event.step}"
-    when = f"{plain(event.phase, 20) or 'no phase'}{step}, {plain(event.plane, 20)}"
+    when = f"{pass_name(event.phase, event.step, event.micro_batch, 20)}, {plain(event.plane, 20)}"
     return f"{plain(event.op, 20)} at {plain(event.site, 60)} ({when})"
 
 

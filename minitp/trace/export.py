@@ -7,27 +7,34 @@ from typing import Any
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import TextStream, dimensions
+from minitp.trace.wording import PHASES, TextStream, dimensions, pass_name
 
 CSV_COLUMNS = (*Event._fields, "waiting", "moving")
 
 
 def chrome(trace: Trace) -> dict[str, Any]:
-    """The object form of the trace event format: one process, one thread per rank, complete events that don't overlap.
+    """The object form of the trace event format: one process, one thread per rank, complete events.
 
-    Categories: compute, wait, move. Times are µs with fractions, as the format wants; ranks are threads 0, 1, ….
+    Categories: compute, wait, move, which don't overlap; and phase, the passes that they lie in (decode 3; forward 0 ·
+    micro-batch 2). Times are µs with fractions, as the format wants; ranks are threads 0, 1, ….
     """
     timeline = Timeline.of(trace)
     made = [_named("process_name", 0, name=f"minitp {_model_name(trace)}".strip())]
     for rank in trace.ranks:
         made += [_named("thread_name", rank, name=f"rank {rank}"), _named("thread_sort_index", rank, sort_index=rank)]
+    for mark in trace.mark_rows():
+        args = {"what": PHASES.get(mark.phase, ""), "phase": mark.phase, "step": mark.step,
+                "micro_batch": mark.micro_batch}
+        made.append(_complete(pass_name(mark.phase, mark.step, mark.micro_batch), "phase", mark.rank, mark.enter,
+                              mark.leave, args))
     for span in timeline.spans:
         args = {"phase": span.phase, "step": span.step, "micro_batch": span.micro_batch}
         made.append(_complete(timeline.name_of(span), "compute", span.rank, span.enter, span.leave, args))
     for event, waiting in zip(trace, timeline.waiting.tolist(), strict=True):
         args = {"site": event.site, "reason": event.reason, "shape": dimensions(event.shape), "dtype": event.dtype,
                 "payload_bytes": event.payload, "before": event.before, "after": event.after, "plane": event.plane,
-                "phase": event.phase, "step": event.step, "sequence": event.sequence, "broken": event.broken}
+                "phase": event.phase, "step": event.step, "micro_batch": event.micro_batch,
+                "sequence": event.sequence, "broken": event.broken}
         then = event.enter + waiting
         if waiting:
             made.append(_complete(f"wait: {event.op}", "wait", event.rank, event.enter, then, args))

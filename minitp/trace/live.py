@@ -1,6 +1,6 @@
-"""`--show-comm`: every sync point as it happens, one line each.
+"""`--show-comm`: every sync point as it happens, one line each; in training one line for every pass.
 
-    comm.recorder.listener = ShowComm()                   # on rank 0
+    comm.recorder.listener = ShowComm()                   # on rank 0; ShowPasses() in training
     …
     comm.recorder.listener.finish(trace)                  # the collected trace: how much of the time was waiting
 """
@@ -10,12 +10,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from minitp.trace.schema import Event
-from minitp.trace.wording import WIDTH, TextStream, count, dimensions, duration, plain, share, short_type, size
+from minitp.trace.wording import (
+    WIDTH,
+    TextStream,
+    count,
+    dimensions,
+    duration,
+    pass_name,
+    plain,
+    share,
+    short_type,
+    size,
+)
 
 if TYPE_CHECKING:
     from minitp.trace.file import Trace
 
 _SHAPE, _STATES, _PAYLOAD = 14, 28, 8      # columns; a longer cell takes from the reason, the last one
+_PASS, _POINTS, _SHARE, _BAR = 34, 18, 13, 20
 _SITE = {"load": 31}                       # layers.10.attention_norm.weight; else layers.10.attention.o
 
 
@@ -29,18 +41,24 @@ class ShowComm:
         self.stream: TextStream = stream if stream is not None else sys.stdout
         self.planes = planes
         self.lines, self.spent = 0, 0
-        self._heading: tuple[str, int | None] | None = None
+        self._heading: tuple[str, int | None, int | None] | None = None
 
     def __call__(self, event: Event) -> None:
         if event.plane not in self.planes:
             return
         begin = time.perf_counter_ns()
-        if (event.phase, event.step) != self._heading:
-            self._heading = event.phase, event.step
-            self._print(heading(event))
-        self._print(line(event))
-        self.lines += 1
+        self._show(event)
         self.spent += time.perf_counter_ns() - begin
+
+    def _show(self, event: Event) -> None:
+        if (place := place_of(event)) != self._heading:
+            self._heading = place
+            self._print(heading(event))
+        self._say(line(event))
+
+    def _say(self, text: str) -> None:
+        self._print(text)
+        self.lines += 1
 
     def finish(self, trace: "Trace | None" = None) -> None:
         """The last line; `trace` is what `collect` returned on this rank."""
@@ -68,10 +86,52 @@ class ShowComm:
         self.stream.flush()
 
 
+class ShowPasses(ShowComm):
+    """The same in short: one line for a pass, when the next one begins (the last one: at `finish`)."""
+
+    def __init__(self, stream: TextStream | None = None, planes: Sequence[str] = ("data", "sample")):
+        super().__init__(stream, planes)
+        self._events: list[Event] = []                   # of the pass that is running
+
+    def _show(self, event: Event) -> None:
+        if self._events and place_of(event) != place_of(self._events[0]):
+            self._say_pass()
+        self._events.append(event)
+
+    def finish(self, trace: "Trace | None" = None) -> None:
+        if self._events:
+            self._say_pass()
+        super().finish(trace)
+
+    def _say_pass(self) -> None:
+        self._say(pass_line(self._events))
+        self._events = []
+
+
+def place_of(event: Event) -> tuple[str, int | None, int | None]:
+    return event.phase, event.step, event.micro_batch
+
+
 def heading(event: Event) -> str:
-    """decode, token 3 ─────── over the lines of one step."""
-    step = "" if event.step is None else f" {event.step}"
-    return f"── {plain(event.phase, 40) or 'no phase'}{step} ".ljust(WIDTH, "─")
+    """decode 3 ─────── over the lines of one pass."""
+    return f"── {pass_name(*place_of(event))} ".ljust(WIDTH, "─")
+
+
+def pass_line(events: Sequence[Event]) -> str:
+    """forward 0 · micro-batch 2   8 sync points   12.3 kB   1.2 ms   43 % in them ▓▓▓▓░░░░░░: from first to last."""
+    data = [event for event in events if event.plane == "data" and not event.broken]
+    points, payload = len(data), sum(event.payload for event in data)
+    inside = sum(event.leave - event.enter for event in events)
+    whole = events[-1].leave - events[0].enter
+    cells = (pass_name(*place_of(events[0])).ljust(_PASS), count(points, "sync point").rjust(_POINTS),
+             size(payload).rjust(_PAYLOAD), duration(whole).rjust(_PAYLOAD),
+             f"{share(inside, whole)} in them".rjust(_SHARE), _bar(inside, whole))
+    return "  ".join(cells)
+
+
+def _bar(part: float, whole: float) -> str:
+    full = round(_BAR * min(part / whole, 1)) if whole else 0
+    return "▓" * full + "░" * (_BAR - full)
 
 
 def line(event: Event) -> str:

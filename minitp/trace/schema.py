@@ -47,6 +47,20 @@ Of the arrays inside the layers each pass keeps those of one token, the newest o
     head                  x, or the rank's `columns` of it; best_ids, best_logits: the best tokens of those whose logits
                           this rank has, before they are gathered or after they are summed
 
+A training step's passes (`forward`, `backward`) keep the last position of the first sequence in the same way, the
+backward its gradients: d of something is that of the loss with respect to it, divided by the step's tokens.
+
+    loss                  (forward) exps: exp(own logits − largest); own_largest, own_total, own_target: this rank's
+                          largest logit, its sum of exps, its part of the target's logit − largest; largest, total,
+                          target: the same over all ranks; targets: the token's id; losses: its loss
+    layers.3.mlp.down, layers.3.attention.o, embedding      dy: what arrives, the same on every rank
+    layers.3.mlp          dh, dgate, dup: a rank's own part of the ffn
+    layers.3.attention    dheads, dquery (heads, E), dkey, dvalue (kv heads, E): of a rank's own heads, before positions
+                          are turned
+    head                  dy: of the logits that this rank has
+    (a parameter's name)  (optimizer) gradient: this rank's, summed over the step's micro-batches, before ranks reduce
+                          it; of one matrix also `first moment`, `second moment` and `change`, all as maxima
+
 `weights` has the model's matrices by the placement's names, (out, in), each rank's slice of them. What a rank has as
 the first rank has it (x is whole) is left out, in `arrays` and `weights` alike; where ranks that should agree don't, as
 in a run that was broken on purpose, each one's is there. In `run`, `prompt_pieces` and `pieces` are the words of the
@@ -77,12 +91,12 @@ class Event(NamedTuple):
     chunk: int | None               # of a message: which piece of the array
     site: str                       # where in the model: layers.3.mlp.down
     reason: str                     # why, in words
-    phase: str                      # load, prefill, decode, forward, backward, optimizer
+    phase: str                      # load, prefill, decode, forward, backward, optimizer, evaluate, checkpoint
     step: int | None                # token index, or training step
-    micro_batch: int | None
+    micro_batch: int | None         # of a training step, from 0; of an evaluation which of its batches
     draft: int | None               # draft tokens that a speculative pass carries
-    before: str                     # state before: whole, shard(axis), partial, on root
-    after: str
+    before: str                     # state before: whole, shard(axis), partial (of a sum; all_reduce_max: of a
+    after: str                      # maximum), on root
     shape: tuple[int, ...]          # of the whole array
     dtype: str
     payload: int                    # bytes of the whole array; the sum of the pieces where copies are sent
@@ -113,6 +127,7 @@ class Expected(NamedTuple):
     plane: str
     phase: str
     step: int | None
+    micro_batch: int | None
     dtype: str
     shape: tuple[int, ...]
     payload: int
@@ -128,6 +143,7 @@ class Inner(NamedTuple):
     step: int | None
     site: str
     name: str
+    micro_batch: int | None = None  # a file may lack this column: null everywhere
 
 
 class Weight(NamedTuple):

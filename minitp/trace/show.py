@@ -8,10 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from minitp.trace.file import Trace
+from minitp.trace.show_training import step_lines
 from minitp.trace.summary import Row, crowded, stragglers, summarize, total, working_phases
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import count, duration, plain, share, sites_in_words, size
+from minitp.trace.wording import PHASES, count, duration, plain, share, sites_in_words, size
 
+CHECKPOINT = "checkpoint"          # a phase without sync points that takes time all the same
 _LONGEST = 40                      # rows of a table
 _PARTS = ("computing", "waiting", "moving")
 _HEADS = {"compute": "green", "wait": "yellow", "move": "blue"}
@@ -28,13 +30,17 @@ def show(trace: Trace, *, by: str | None = None, rank: int | None = None, consol
     if rank is not None:
         console.print(Text(f"rank {rank} alone", "bold"))
     ranks = len(trace.ranks) if rank is None else 1
-    phases = summarize(timeline, "phase", rank, work)
-    if by not in ("phase", "token", "rank"):
+    phases = summarize(timeline, "phase", rank, work and [*work, CHECKPOINT])
+    if by not in ("phase", "token", "step", "rank"):
         console.print("", _phase_table(phases, "phase", ranks), "", _site_table(rows, by or "site"), "", sep="\n")
     else:
-        ranks = 1 if by == "rank" else ranks
-        console.print("", _phase_table(rows, by, ranks), "", sep="\n")
-    for sentence, style in ((share_line(timeline, rank), "bold"), (last_line(timeline), ""),
+        console.print("", _phase_table(phases if by == "phase" else rows, by, 1 if by == "rank" else ranks), "",
+                      sep="\n")
+    if by == "phase":
+        console.print(*(Text(f"{row.key}: {PHASES[row.key]}", "dim") for row in phases if row.key in PHASES), "",
+                      sep="\n")
+    for sentence, style in (*((line, "") for line in step_lines(timeline, phases, ranks)),
+                            (share_line(timeline, rank), "bold"), (last_line(timeline), ""),
                             (teaches(timeline, phases), "italic")):
         if sentence:
             console.print(Text(sentence, style))
@@ -108,20 +114,23 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _phase_table(rows: list[Row], by: str, ranks: int) -> Table:
-    """Shares are of each row's own time."""
-    table = _table(f"per {by}", by, "passes", "sync points\nper pass", "payload\nper pass", "time\nper pass", *_HEADS)
+    """Shares are of each row's own time. A step's row is of all its passes together."""
+    each = "" if by == "step" else "\nper pass"
+    numbers = [f"{name}{each}" for name in ("sync points", "payload", "time")]
+    table = _table(f"per {by}", by, "passes", *numbers, *_HEADS)
     for row in rows[:_LONGEST]:
-        passes = row.passes or 1
-        table.add_row(plain(row.key, 40), f"{row.passes:,}", _per_pass(row), size(round(row.payload / passes)),
-                      duration(row.time / passes / max(ranks, 1)),
+        passes = row.passes if row.passes and each else 1
+        table.add_row(plain(row.key, 40), f"{row.passes:,}" if row.passes else "–", _per_pass(row, passes),
+                      size(round(row.payload / passes)), duration(row.time / passes / max(ranks, 1)),
                       *(share(getattr(row, part), row.time) for part in _PARTS))
     _note_the_rest(table, rows)
     return table
 
 
-def _per_pass(row: Row) -> str:
+def _per_pass(row: Row, passes: int) -> str:
     """62, or 62.5 where passes differ; what isn't a sync point is added in words."""
-    passes = row.passes or 1
+    if row.control and not row.passes:
+        return f"{row.control:,} control"
     numbers = [f"{row.sync_points / passes:,.4g}"]
     others = (row.messages, "messages"), (row.sample, "sample"), (row.broken, "skipped")
     numbers += [f"{n / passes:,.4g} {word}" for n, word in others if n]
@@ -180,6 +189,9 @@ def teaches(timeline: Timeline, phases: list[Row]) -> str:
     if timeline.trace.run["ranks"] == 1:
         return ("One rank meets at the same places as many would, with nobody to wait for: run it on 2 and compare the "
                 "sync points (equal) and the waiting (not).")
+    if "forward" in by_name and "backward" in by_name:
+        return ("Backward reads the table of forward the other way: where forward summed, it sends nothing, and where "
+                "forward sent nothing, it sums.")
     prompt, token = by_name.get("prefill"), by_name.get("decode")
     if prompt and token and prompt.passes and token.passes:
         each = [row.sync_points / row.passes for row in (prompt, token)]

@@ -3,7 +3,8 @@
 A trace knows when each rank entered and left a collective. What lies between is parted by one rule per kind: a rank
 waits until what it depends on is there, and the rest is moving (with MPI's own work and the scheduler in it).
 
-    all_reduce, all_gather, reduce_scatter, all_to_all, barrier   until the last rank arrives
+    all_reduce, all_reduce_max, all_gather,
+    reduce_scatter, all_to_all, barrier                           until the last rank arrives
     scatter, broadcast                                            until the root arrives
     gather, reduce                                                the root until the last rank arrives; others never
     receive                                                       until the sender arrives; a send never
@@ -21,9 +22,21 @@ import numpy as np
 from minitp.trace.file import Trace
 from minitp.trace.schema import CHECK, MESSAGES, Mark
 
-_UNTIL_LAST = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+_UNTIL_LAST = ("all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 _UNTIL_ROOT = ("scatter", "broadcast")
 _ROOT_UNTIL_LAST = ("gather", "reduce")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """How time was spent, in ns."""
+    computing: float
+    waiting: float
+    moving: float
+
+    @property
+    def time(self) -> float:
+        return self.computing + self.waiting + self.moving
 
 
 class Span(NamedTuple):

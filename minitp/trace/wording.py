@@ -22,6 +22,28 @@ def plain(text: object, longest: int = WIDTH) -> str:
     return line if len(line) <= longest else line[:longest - 1] + "…"
 
 
+PHASES = {
+    "load": "every rank gets its part of the weights",
+    "prefill": "the whole prompt in one pass",
+    "decode": "one new token a pass, from the cache of those before it",
+    "forward": "a micro-batch through the layers to its loss",
+    "backward": "the loss's gradient back through the layers: where forward summed nothing is sent, and where it sent "
+                "nothing the partial gradients are summed",
+    "optimizer": "once a step: what the ranks owe each other's gradients, their norm, and AdamW on every rank's own",
+    "evaluate": "text that isn't trained on, to its loss: forward alone",
+    "checkpoint": "the ranks' parts brought together and written",
+}
+"""What happens in each phase of a run."""
+
+
+def pass_name(phase: str, step: int | None, micro_batch: int | None = None, longest: int = 40) -> str:
+    """decode 3, forward 0 · micro-batch 2: which pass something belongs to; its numbers count from 0."""
+    name = plain(phase, longest) or "no phase"
+    if step is not None and step >= 0:
+        name += f" {step}"
+    return name if micro_batch is None or micro_batch < 0 else f"{name} · micro-batch {micro_batch}"
+
+
 def kind_of_site(site: str) -> str:
     """The site with numbers left open: layers.3.mlp.down → layers.*.mlp.down."""
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", site)

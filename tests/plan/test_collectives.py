@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.collectives import ALGORITHMS, MODELS, best, cost, seconds
+from minitp.plan.collectives import ALGORITHMS, MODELS, best, cost, has_model, seconds
 from minitp.plan.links import LINKS, Link
 
 NVLINK, HDR, TEN, ONE = LINKS
@@ -123,3 +123,11 @@ def test_every_model_and_link_says_where_it_is_from():
     assert all(model.formula and model.source for models in MODELS.values() for model in models.values())
     assert [link.name for link in LINKS] and all(link.source for link in LINKS)
     assert sorted(LINKS, key=lambda link: link.seconds(16_384)) == list(LINKS)
+
+
+def test_a_maximum_costs_what_a_sum_does():
+    assert best("all_reduce_max", 5, 4000, TEN) == best("all_reduce", 5, 4000, TEN)
+    assert cost("all_reduce_max", "ring", 3) == cost("all_reduce", "ring", 3)
+    assert has_model("all_reduce_max") and not has_model("all_reduce_min")
+    with pytest.raises(ConfigError, match="no cost model of 'all_reduce_min'"):
+        best("all_reduce_min", 5, 4000, TEN)

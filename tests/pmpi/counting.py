@@ -16,9 +16,10 @@ from tests.needs import missing
 SOURCE = Path(__file__).with_name("count.c")
 
 # What the communicator records → what MPI is asked for. Movement takes the v-forms: shards may be uneven.
-MPI_CALL = {"all_reduce": "Allreduce", "reduce": "Reduce", "reduce_scatter": "Reduce_scatter",
-            "all_gather": "Allgatherv", "gather": "Gatherv", "all_to_all": "Alltoallv", "scatter": "Scatterv",
-            "broadcast": "Bcast", "barrier": "Barrier", "send": "Send", "receive": "Recv"}
+MPI_CALL = {"all_reduce": "Allreduce", "all_reduce_max": "Allreduce", "reduce": "Reduce",
+            "reduce_scatter": "Reduce_scatter", "all_gather": "Allgatherv", "gather": "Gatherv",
+            "all_to_all": "Alltoallv", "scatter": "Scatterv", "broadcast": "Bcast",
+            "barrier": "Barrier", "send": "Send", "receive": "Recv"}
 
 
 def calls_of(ops: Iterable[str]) -> Counter[str]:

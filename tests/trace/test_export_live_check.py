@@ -28,7 +28,9 @@ def test_chrome(trace):
     data = json.loads(json.dumps(chrome(trace), allow_nan=False))
     names = {e["tid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
     assert names == {0: "rank 0", 1: "rank 1", 2: "rank 2"}
-    complete = [e for e in data["traceEvents"] if e["ph"] == "X"]
+    phases = [e for e in data["traceEvents"] if e.get("cat") == "phase"]
+    assert [e["name"] for e in phases if e["tid"] == 1] == ["load", "prefill 0", "decode 1", "decode 2"]
+    complete = [e for e in data["traceEvents"] if e["ph"] == "X" and e["cat"] != "phase"]
     assert {e["cat"] for e in complete} == {"compute", "wait", "move"}
     assert {e["pid"] for e in data["traceEvents"]} == {0}
     assert sum(e["cat"] == "move" for e in complete) == len(trace)
@@ -37,6 +39,9 @@ def test_chrome(trace):
         assert all(duration >= 0 for _, duration in mine)
         for (begin, duration), (then, _) in pairwise(mine):
             assert begin + duration <= then + 1e-4               # µs, so 0.1 ns: floats carry fractions
+    for one in complete:                                         # no slice sticks out of the phase that it is in
+        assert any(e["tid"] == one["tid"] and e["ts"] <= one["ts"] + 1e-4
+                   and one["ts"] + one["dur"] <= e["ts"] + e["dur"] + 1e-4 for e in phases)
     args = next(e["args"] for e in complete if e["cat"] == "wait")
     assert {"site", "reason", "shape", "payload_bytes", "phase", "step"} <= set(args)
     timeline = Timeline.of(trace)

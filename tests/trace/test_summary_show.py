@@ -87,7 +87,7 @@ def test_in_checked_mode_the_straggler_is_who_came_last_to_the_check():
 
 def test_what_is_not_there_is_refused():
     timeline = Timeline.of(two_ranks())
-    with pytest.raises(ConfigError, match="phase, token, site"):
+    with pytest.raises(ConfigError, match="phase, token, step, site"):
         summarize(timeline, "color")
     with pytest.raises(ConfigError, match="rank 7 is not in this trace; it holds 0, 1"):
         summarize(timeline, rank=7)

@@ -1,0 +1,54 @@
+"""The folder of a run: its settings, its log and its checkpoints. A run that lies there is never written over."""
+from pathlib import Path
+from typing import Any
+
+from minitp.errors import ConfigError
+from minitp.files import replacing
+from minitp.train.config import TrainConfig, merged, read_toml
+from minitp.train.log import FILE as LOG
+
+SETTINGS = "train.toml"
+CHANGEABLE = {"train": ("steps", "micro_batches", "recompute"), "cut": ("embedding", "cut"), "run": None}
+"""What a run that goes on may do otherwise without learning otherwise; of [run] all."""
+
+
+def folder_of(settings: dict[str, Any]) -> Path:
+    """Where the run of these settings lies."""
+    run = settings.get("run", {})
+    name = run.get("folder", TrainConfig().run.folder) if isinstance(run, dict) else TrainConfig().run.folder
+    return Path(str(name)).expanduser()
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder that holds a run, or that can't be one."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file, and a run needs a folder: --out names another")
+    if any((folder / name).exists() for name in (SETTINGS, LOG)) or any(folder.glob("step-*")):
+        raise ConfigError(f"{folder} already holds a run: --resume goes on with it, --out FOLDER starts another")
+
+
+def create(folder: Path, config: TrainConfig, resume: bool) -> None:
+    """The folder and the settings in it, as a file that `--config` takes. A new run's folder must be free still."""
+    if not resume:
+        check_free(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / SETTINGS) as file:
+        file.write(config.to_toml().encode())
+
+
+def resumed(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the run in `folder` with what is `asked` for over them. ConfigError where that would train
+    otherwise than the steps that have been done."""
+    if not (folder / SETTINGS).is_file():
+        raise ConfigError(f"--resume: {folder} holds no run (there is no {SETTINGS}); --out names the run's folder")
+    stored = TrainConfig.from_dict(read_toml(folder / SETTINGS)).to_dict()
+    whole = merged(stored, asked, {"run": {"folder": str(folder)}})
+    new = TrainConfig.from_dict(whole).to_dict()
+    for section, values in new.items():
+        free = CHANGEABLE.get(section, ())
+        for key in sorted({*values, *stored[section]}):
+            if free is not None and key not in free and values.get(key) != stored[section].get(key):
+                raise ConfigError(f"--resume: the run in {folder} has [{section}] {key} = "
+                                  f"{stored[section].get(key)!r}, not {values.get(key)!r}, and would no longer be that "
+                                  "run; another can start from its checkpoint: --model CHECKPOINT --out FOLDER")
+    return whole
