@@ -250,6 +250,17 @@ def test_a_full_disk_leaves_the_last_one_and_no_rank_waiting(tmp_path, size):
     open_training(tmp_path / "step-00000000")
 
 
+def saves_on_a_full_disk(comm, run):
+    with files_of_at_most(10_000):
+        saves_badly(comm, run, "can't be written.*no checkpoint yet")
+
+
+@pytest.mark.mpi
+def test_no_process_waits_for_one_whose_disk_is_full(tmp_path, mpi):
+    mpi(3, saves_on_a_full_disk, run=str(tmp_path / "run"))
+    assert list((tmp_path / "run").iterdir()) == []
+
+
 def test_a_folder_that_can_not_be_is_refused(tmp_path):
     (tmp_path / "file").write_text("mine")
     run_threads(saves_badly, 2, run=tmp_path / "file", message="Not a directory.*no checkpoint yet")
