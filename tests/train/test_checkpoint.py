@@ -1,5 +1,6 @@
 """Training checkpoints: whole tensors whatever the cut, complete or not there, the one before where one is damaged."""
 import json
+import re
 import resource
 import shutil
 import tracemalloc
@@ -14,7 +15,7 @@ from minitp.checkpoint import open_checkpoint
 from minitp.checkpoint.safetensors import read_manifest
 from minitp.errors import ConfigError, FileFormatError, SaveError
 from minitp.placement import Placement
-from minitp.train.checkpoint import checkpoints, save
+from minitp.train.checkpoint import checkpoints, digest, save
 from minitp.train.optimizer import AdamW
 from minitp.train.resume import holding, latest, open_training
 from minitp.weights import load_weights
@@ -193,6 +194,31 @@ def test_a_damaged_checkpoint_is_found_and_the_one_before_is_taken(tmp_path, nam
     assert name in results[0][2][0]
     assert "step-00000002" in results[0][2][0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000002", "step-00000003.damaged"]
+
+
+@pytest.mark.parametrize("change", [
+    {"format": "other"}, {"version": 2}, {"step": "3"}, {"step": True}, {"optimizer_steps": 4}, {"optimizer_steps": -1},
+    {"dtype": "int8"}, {"dtype": "bf16"}, {"files": []}, {"files": {}}, {"files": {"../x": {}}}, {"files": {"a": 1}},
+    {"state": 1}, {"config": {}}, {"config": {"layers": 10 ** 12}}, {"config": {"layers": 2}}, {"config": {"more": 1}},
+    {"config": {"rotary": {"x": 1}}}, {"config": {"tied": "yes"}}])
+def test_whatever_training_json_says_it_is_checked(signed, change):
+    """Every field, in a file whose digest fits: nothing is allocated by what it claims, and the error says where."""
+    folder, facts = signed[0], dict(signed[1])
+    for key, value in change.items():
+        merged = isinstance(value, dict) and key in ("config", "files") and value
+        facts[key] = facts[key] | value if merged else value
+    facts["sha256"] = digest(facts)
+    (folder / "training.json").write_text(json.dumps(facts))
+    with pytest.raises(FileFormatError, match=re.escape(str(folder))):
+        open_training(folder, digests=False)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory):
+    """A checkpoint and its training.json, which each test writes anew."""
+    folder = tmp_path_factory.mktemp("run") / "step-00000003"
+    run_threads(trained, 1, run=folder.parent, family="mqa", dtype="float32")
+    return folder, json.loads((folder / "training.json").read_text())
 
 
 def finds(comm, run):
