@@ -75,7 +75,7 @@ class Display:
     def _draw(self, row: Row) -> None:
         done, left = row["step"] - self.first, self.steps - row["step"]
         filled = BAR * row["step"] // max(1, self.steps)
-        full, empty = ("━", "─") if is_unicode(self.stream) else ("#", "-")       # type: ignore[arg-type]
+        full, empty = ("━", "─") if is_unicode(self.stream) else ("#", "-")
         passed = time.monotonic() - self._begun
         ends = f" {clock(passed * left / done)} left" if done and left else f" {clock(passed)}"
         lines = [f"{full * filled}{empty * (BAR - filled)} {step_in_words(row, self.steps)}{ends}",
@@ -145,7 +145,7 @@ def tail(row: Row) -> str:
     tested = "" if row["validation_loss"] is None else f", {number(row['validation_loss'])} on unseen text"
     lines = [f"{count(row['steps'], 'step')} in {duration(row['seconds'] * 1e9)}: {losses}{tested}"]
     if row["memory"]:
-        lines.append(f"the fullest rank held {memory_in_words(row['memory'])}")
+        lines.append(f"held: {memory_in_words(row['memory'])}")
     if row["checkpoint"]:
         lines.append(f'minitp generate -m {row["checkpoint"]} "{row["prompt"]}" continues with it')
     return "\n".join(lines)
