@@ -19,8 +19,9 @@ from minitp.train.config import BYTES, TrainConfig
 from minitp.train.data import Corpus, open_corpus
 from minitp.train.initial import InitialWeights, make_learner, working_dtype
 from minitp.train.loop import Learner, Training, check_prompt
+from minitp.train.prepared import bpe
 from minitp.train.resume import TrainingCheckpoint, holding, latest
-from minitp.train.text import Progress, Text, train_bpe
+from minitp.train.text import Progress, Text
 from minitp.weights import Source, load_weights
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
             checkpoint = latest(folder, group, lambda text: _console().print(
                 f"minitp: {text}", highlight=False, markup=False, soft_wrap=True))
         model, source, own = _model(group, config, checkpoint)
-        corpus, tokenizer = open_corpus(group, config.data.text, _tokenizer(config, own), config.data.validation,
-                                        console)
-        corpus.check(config.train.tokens, model.vocab)
+        corpus, tokenizer = _corpus(group, config, model, own, console)
         if checkpoint is not None:
             corpus.check_same(checkpoint.state.get("data", {}))
         prompt = group.on_root(lambda: _prompt(config, tokenizer, model.positions), site="prompt",
@@ -83,6 +82,22 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
         training = Training(config, learner, corpus, _saver(config, folder, learner, corpus, tokenizer), tuple(prompt),
                             None if tokenizer is None else tokenizer.decode, done, traced(done, config.train.steps))
         yield Run(config, training, corpus, learner.model.placement, folder, resume)
+
+
+def new_learner(group: Communicator, config: TrainConfig) -> tuple[Learner, Corpus]:
+    """What takes the steps of a new run, and on what, without the run's folder: for a look at a few steps."""
+    console = _console() if group.rank == 0 else None
+    model, source, own = _model(group, config, None)
+    corpus, _ = _corpus(group, config, model, own, console)
+    return _learner(group, config, model, source, None, console), corpus
+
+
+def _corpus(group: Communicator, config: TrainConfig, model: ModelConfig, own: ByteTokenizer | None,
+            console: "Console | None") -> tuple[Corpus, ByteTokenizer | None]:
+    """The text as this model reads it, and on rank 0 the tokenizer."""
+    corpus, tokenizer = open_corpus(group, config.data.text, _tokenizer(config, own), config.data.validation, console)
+    corpus.check(config.train.tokens, model.vocab)
+    return corpus, tokenizer
 
 
 def _learner(group: Communicator, config: TrainConfig, model: ModelConfig, source: Source,
@@ -134,7 +149,7 @@ def _tokenizer(config: TrainConfig, own: ByteTokenizer | None) -> Callable[[Text
         if own is not None:
             return own
         if config.tokenizer == "bpe":
-            return train_bpe(text, config.data.vocab or 0, progress)
+            return bpe(text, config.data.vocab or 0, progress)
         raise ConfigError(f"{config.model.from_} brings no tokenizer: --tokenizer bytes, if it was trained so")
     return made
 
