@@ -136,14 +136,11 @@ def test_runs_are_never_written_over_and_wrong_ones_leave_nothing(tmp_path):
 
 
 class Screen:
-    """A terminal of so many columns: what would be seen on it."""
+    """A terminal: what would be seen on it."""
     encoding = "utf-8"
 
     def __init__(self):
         self.lines = [""]
-
-    def isatty(self):
-        return True
 
     def write(self, text):
         while text:
@@ -162,10 +159,9 @@ class Screen:
         pass
 
 
-def test_the_bar_stays_in_its_place(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+def test_the_bar_stays_in_its_place():
     screen = Screen()
-    display = Display(screen, 50)
+    display = Display(screen, 50, bar=True)
     for step in range(1, 51):
         display.show({"kind": "step", "step": step, "loss": 5 - step / 10, "skipped": step == 3, "sync_points": 14,
                       "payload": 1_323_016, "tokens_per_second": 12345.6})
@@ -175,8 +171,9 @@ def test_the_bar_stays_in_its_place(monkeypatch):
         if step == 20:
             display.show({"kind": "sample", "step": 20, "prompt": "The ", "text": "c\x1b[31mat"})
     display.finish()
+    display.say("the end")
     assert screen.lines[0] == "step 20: The c�[31mat"
     assert screen.lines[1].startswith("━" * 20 + " step 50/50 loss 0.000 12,346 tokens/s")
     assert screen.lines[2] == "14 sync points and 1.32 MB of payload a step"
     assert screen.lines[3] == "weights 999 MB, gradients 999 MB, optimizer 2 GB, activations 12.3 GB"
-    assert screen.lines[4:] == [""]
+    assert screen.lines[4:] == ["the end", ""]
