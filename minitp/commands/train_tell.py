@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minitp.commands.train_display import Display, head, tail
 from minitp.commands.train_run import Run
 from minitp.environment import is_unicode
+from minitp.launcher.terminal import terminal_columns
 from minitp.trace.file import Trace
 from minitp.trace.live import ShowPasses
 from minitp.trace.predict_training import TrainingPlan
@@ -66,8 +67,9 @@ class Teller:
         log.write(start)
         if self.options.as_json:
             return None, log
-        display = Display(sys.stdout, start["steps"], start["step"], False if self.options.show_comm else
-                          self.options.bar)
+        columns, bar = terminal_columns(), False if self.options.show_comm else self.options.bar
+        display = Display(sys.stdout, start["steps"], start["step"], columns is not None if bar is None else bar,
+                          columns or 80)
         display.say(head(start))
         return display, log
 
