@@ -79,15 +79,29 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def title(run: dict[str, Any]) -> str:
-    """"The capital of France is Paris" · smollm2-135m on 3 ranks (mpi): what is in the header, as one line of text."""
-    model, ranks = run.get("model"), run.get("ranks")
+    """"The capital of France is Paris" · smollm2-135m on 3 ranks (mpi): what is in the header, as one line of text.
+
+    Of a training run: 2 training steps · tiny on 4 ranks (mpi).
+    """
+    model, ranks, steps = run.get("model"), run.get("ranks"), training_steps(run)
     parts = [f"“{words}”" for words in [plain(_text(run), _TITLE)] if words]
+    parts += [count(steps, "training step")] if steps else []
     name = plain(model.get("name") or "", 40) if isinstance(model, dict) else ""
     on = f"on {count(ranks, 'rank')}" if type(ranks) is int and 0 < ranks <= MAX_RANKS else ""
     world = f"({plain(run['world'], 12)})" if isinstance(run.get("world"), str) else ""
     if placed := " ".join(filter(None, (name, on, world))):
         parts.append(placed)
     return " · ".join(parts)
+
+
+def training_steps(run: dict[str, Any]) -> int:
+    """How many training steps the header tells of; 0 where it tells of none."""
+    what = run.get("training")
+    segments = what.get("segments") if isinstance(what, dict) else None
+    found = [part["steps"] for part in segments if isinstance(part, dict) and isinstance(part.get("steps"), list)] \
+        if isinstance(segments, list) else []
+    counts = [numbers[1] for numbers in found if len(numbers) == 2]
+    return sum(n for n in counts if type(n) is int and 0 < n < 2**31)
 
 
 def _text(run: dict[str, Any]) -> str:

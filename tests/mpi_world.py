@@ -70,7 +70,8 @@ def mpiexec() -> str:
 def mpi_environment(n: int, seconds: int) -> dict[str, str]:
     """One BLAS thread a rank, and waiting ranks that leave the core to the one they wait for."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": str(seconds), "PYTHONPATH": path}
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": str(seconds), "PYTHONPATH": path,
+                        "MINITP_TEST_RANK": "yes"}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return env | ({"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if n > cores else {})
 

@@ -32,11 +32,12 @@ def run_here(prompt: str, tokens: int) -> list[view.Entry]:
 def here() -> list[view.Entry] | None:
     left, right = st.columns([2, 1])
     prompt = left.text_input("Prompt", key="compare_prompt", max_chars=LONGEST,
-                             help="the tiny model reads bytes: its text means nothing, its numbers are real")
+                             help="the tiny model reads bytes and was trained on Python's reference")
     tokens = right.slider("New tokens", 1, 32, key="compare_tokens")
-    st.caption(f"The bundled model, with random weights, on {', '.join(map(str, RANKS))} ranks that are threads of "
-               "this process; the logits of every position are kept and compared. For a model that writes text, start "
-               "the same prompt on several numbers of ranks on the Run page, and compare those runs here.")
+    st.caption(f"The bundled model, small and trained for minutes, on {', '.join(map(str, RANKS))} ranks that are "
+               "threads of this process; the logits of every position are kept and compared. For a model that writes "
+               "sentences, start the same prompt on several numbers of ranks on the Run page, and compare those runs "
+               "here.")
     if Path(__file__).with_name("run.py").is_file():
         st.page_link("views/run.py", label="Start runs of SmolLM2 on the Run page", icon=":material/rocket_launch:")
     if not prompt:
@@ -50,11 +51,11 @@ def from_folder() -> list[view.Entry] | None:
     headers = {name: header(file) for name, file in files.items()}
     groups = view.groups(headers)
     if not groups:
-        st.info("No two runs of the same model and prompt are in the runs folder yet: start the same prompt on 1, 2 "
-                "and 4 ranks on the Run page, or run the tiny model here.")
+        st.info("No two runs of the same model and prompt, or of the same training, are in the runs folder yet: start "
+                "the same prompt on 1, 2 and 4 ranks on the Run page, or run the tiny model here.")
         return None
     labels = [f"{count(len(group), 'run')}: {title(headers[group[0]])}" for group in groups]
-    number = st.selectbox("Model and prompt", range(len(groups)), format_func=labels.__getitem__)
+    number = st.selectbox("Model and prompt, or training", range(len(groups)), format_func=labels.__getitem__)
     names = st.multiselect("Runs", groups[number], default=view.newest(groups[number], headers),
                            format_func=lambda name: label(files[name], headers[name]))
     if not names:
@@ -75,15 +76,15 @@ def show(entries: list[view.Entry]) -> None:
         st.warning(f"**{len(tight)} of these runs had more ranks than cores: their waits show the scheduler taking "
                    "turns, not a network.**", icon=":material/groups:")
     st.subheader("The same?", anchor=False)
-    wrong = any(entry.differs not in (None, -1) for entry in entries)
+    wrong = any(entry.differs not in (None, -1) or (entry.loss or 0) > view.SAME_LOSS for entry in entries)
     (st.error if wrong else st.success)(page.escaped(view.verdict(entries)))
     page.table([row_of(entry) for entry in entries], key="compare_rows")
     st.subheader("Time and memory", anchor=False)
     left, right = st.columns(2)
     with left:
         page.chart(times_figure(entries, ink=page.ink()), rows=[time_of(entry) for entry in entries],
-                   key="compare_times", alt="Stacked bars, one per run: computing, waiting and moving of a token, mean "
-                                            "over the ranks.")
+                   key="compare_times", alt="Stacked bars, one per run: computing, waiting and moving of a "
+                                            f"{entries[0].unit}, mean over the ranks.")
     with right:
         page.chart(memory_figure(entries), key="compare_memory",
                    rows=[{"ranks": entry.ranks, "weights per rank": memory(entry.memory)} for entry in entries],
@@ -92,17 +93,20 @@ def show(entries: list[view.Entry]) -> None:
 
 
 def row_of(entry: view.Entry) -> dict[str, str]:
-    same = {None: "not known", -1: "✓"}.get(entry.differs, f"✗ from token {entry.differs}")
+    if entry.unit == "step":
+        same = {"losses differ by": "not known" if entry.loss is None else f"{entry.loss:.2g} of their size"}
+    else:
+        same = {"same tokens": {None: "not known", -1: "✓"}.get(entry.differs, f"✗ from token {entry.differs}"),
+                "logits differ by": "not kept" if entry.logits is None else f"{entry.logits:.2g}"}
     return {
-        "ranks": f"{entry.ranks:,}", "world": entry.world, "run": entry.name, "same tokens": same,
-        "logits differ by": "not kept" if entry.logits is None else f"{entry.logits:.2g}",
-        "time per token": duration(entry.time) + ("" if entry.is_speed else " (no speed)"),
-        "weights per rank": memory(entry.memory), "syncs per token": f"{entry.sync_points:,}",
+        "ranks": f"{entry.ranks:,}", "world": entry.world, "run": entry.name, **same,
+        f"time per {entry.unit}": duration(entry.time) + ("" if entry.is_speed else " (no speed)"),
+        "weights per rank": memory(entry.memory), f"syncs per {entry.unit}": f"{entry.sync_points:,}",
         "waiting": share(entry.waiting, entry.parts)}
 
 
 def time_of(entry: view.Entry) -> dict[str, str]:
-    return {"ranks": f"{entry.ranks:,}", "world": entry.world, "time per token": duration(entry.time),
+    return {"ranks": f"{entry.ranks:,}", "world": entry.world, f"time per {entry.unit}": duration(entry.time),
             **{kind: f"{duration(getattr(entry, kind))} ({share(getattr(entry, kind), entry.parts)})"
                for kind in ("computing", "waiting", "moving")},
             "cores": "not known" if entry.cores is None else f"{entry.cores:,}"}

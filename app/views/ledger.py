@@ -33,6 +33,16 @@ def sync_points(found: view.Ledger) -> None:
         st.text(found.silent)
     if found.formula:
         st.markdown(found.formula)
+    if found.bill:
+        st.markdown("What the training steps were charged for, in sync points of one rank:")
+        page.table([{
+            "part": item.part, "closed form": item.form, "times": f"{item.times:,}",
+            "predicted": f"{item.predicted:,}", "recorded": span(item.recorded),
+            "same": MARKS[item.recorded == (item.predicted, item.predicted)],
+            "payload": size(item.recorded_bytes[1])} for item in found.bill], key="ledger_bill")
+        st.caption("Forward, loss and backward: once per micro-batch. Optimizer: once per step. L is the number of "
+                   "layers.")
+        st.markdown("Every event, by phase and site:")
     page.table([{
         "phase": plain(line.phase, 20), "site": plain(line.site, 60), "collective": plain(line.op, 20),
         "plane": plain(line.plane, 12), "predicted": "–" if line.predicted is None else f"{line.predicted:,}",
@@ -50,11 +60,11 @@ def times(found: view.Ledger) -> None:
     rows, note = found.per_site
     page.chart(sites_figure(rows, ink=page.ink()), key="ledger_sites", rows=[spent(row, "site") for row in rows],
                alt=f"Stacked bars, one per kind of site: computing before it, waiting, moving. {found.waiting}")
-    tokens, cut = found.per_token
+    passes, cut = found.per_pass
     st.markdown("Per phase:")
     page.table([spent(row, "phase") for row in found.per_phase], key="ledger_phases")
-    with st.expander(f"Per token: {count(len(tokens), 'row')}"):
-        page.table([spent(row, "token") for row in tokens], key="ledger_tokens")
+    with st.expander(f"Per pass: {count(len(passes), 'row')}"):
+        page.table([spent(row, "pass") for row in passes], key="ledger_passes")
     for line in (note, cut):
         if line:
             st.caption(line)

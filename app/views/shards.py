@@ -8,7 +8,7 @@ from minitp.trace.wording import plain
 from minitp.view.cuts import ITEM_BYTES
 from minitp.view.figures.shards import tensor_figure, tensor_words, totals_figure
 from minitp.view.header import placement_of
-from minitp.view.shards import band_rows, parameter_rows, sentence, total_rows, totals
+from minitp.view.shards import band_rows, parameter_rows, sentence, total_rows, totals, trained
 from minitp.view.tensor import kept_pieces, picture
 from ui import models, page, picker, state
 
@@ -69,7 +69,7 @@ def one_tensor(placement: Placement, trace: Trace | None, item_bytes: int) -> No
                    + (f"; {more}." if drawn.signed or drawn.blocks else "."))
     else:
         st.caption("No numbers of it are on record: a run that keeps values has them, on its own ranks "
-                   "(`minitp generate --values --trace FILE`).")
+                   "(`minitp generate` or `train`, with `--values --trace FILE`).")
 
 
 def main() -> None:
@@ -87,6 +87,10 @@ def main() -> None:
     one_tensor(placement, trace, item_bytes)
     st.subheader("Bytes of each rank", anchor=False)
     page.chart(totals_figure(sums), alt=sums.sentence(), rows=total_rows(sums), key="shard totals")
+    st.markdown("In training, also the gradients and what AdamW remembers (not what passes keep for their backward). "
+                "A rank holds the gradient of what it holds, as a shard or whole; where the last column below says "
+                "partial, the copies' gradients are terms of one sum, which is added up once a step.")
+    page.table(trained(placement, item_bytes).rows(), key="shard training")
     st.subheader("Every parameter", anchor=False)
     state.keep("shard rank", state.query_int("rank", 0, placement.ranks - 1, 0))
     st.session_state["shard rank"] = min(st.session_state["shard rank"], placement.ranks - 1)

@@ -1,4 +1,4 @@
-"""Timeline: all ranks, all tokens, as they were measured; beside it the same run replayed on another link."""
+"""Timeline: all ranks, all passes, as they were measured; beside it the same run replayed on another link."""
 import streamlit as st
 
 from minitp.errors import ConfigError
@@ -39,57 +39,62 @@ def parts(row: view.Group, source: str = "") -> dict[str, str]:
 
 
 def overview(passes: Passes) -> list[view.Group]:
-    st.subheader("All tokens", anchor=False)
-    groups, note = view.overview(passes.tokens)
+    st.subheader("All tokens" if passes.unit == "token" else "All passes", anchor=False)
+    groups, note = view.overview(passes.work, passes.unit)
     shares = st.segmented_control("Height of a bar", ["time", "share"], key="timeline_height") == "share"
-    rows = [{"token": group.name, "text": group.word, **parts(group)} for group in groups]
-    page.chart(figures.overview_figure(groups, shares=shares, ink=page.ink()), rows=rows, key="timeline_overview",
-               alt=f"Stacked bars, one per token, mean over the ranks. {view.share_line(passes)}")
+    rows = [{passes.unit: group.name, "text": group.word, **parts(group)} for group in groups]
+    page.chart(figures.overview_figure(groups, shares=shares, unit=passes.unit, ink=page.ink()), rows=rows,
+               key="timeline_overview",
+               alt=f"Stacked bars, one per {passes.unit}, mean over the ranks. {view.share_line(passes)}")
     if note:
         st.caption(note)
     return groups
 
 
-def chosen_tokens(passes: Passes) -> tuple[int, int]:
-    """Indices of the first and last token of the detail: from the sliders, which count from 1, or from the address,
+FIRST = {"token": (2, "1 is the prompt with the first new token"),       # where the detail usually begins; the help
+         "pass": (1, "in the order in which they began; a training step is several")}
+
+
+def chosen_passes(passes: Passes) -> tuple[int, int]:
+    """Indices of the first and last pass of the detail: from the sliders, which count from 1, or from the address,
     which gives the number of a pass."""
-    tokens = passes.tokens
+    rows, usual, (begin, help_) = passes.work, view.step_from(passes, 0), FIRST[passes.unit]
+    key, key_count, key_address = (f"timeline_{what}_{passes.unit}" for what in ("first", "count", "address"))
     asked = query_int("token", 0, passes.rows[-1].number, -1)
-    if asked >= 0 and asked != st.session_state.get("timeline_address"):
-        st.session_state["timeline_first"] = 1 + next((i for i, row in enumerate(tokens) if row.number >= asked), 0)
-    shown = st.session_state["timeline_first"] = min(keep("timeline_first", 2), len(tokens))
+    if asked >= 0 and asked != st.session_state.get(key_address):
+        st.session_state[key] = 1 + next((i for i, row in enumerate(rows) if row.number >= asked), 0)
+    shown = st.session_state[key] = min(keep(key, begin), len(rows))
     left, right = st.columns(2)
-    if len(tokens) > 1:
-        shown = left.slider("First token", 1, len(tokens), key="timeline_first",
-                            help="1 is the prompt with the first new token")
+    if len(rows) > 1:
+        shown = left.slider(f"First {passes.unit}", 1, len(rows), key=key, help=help_)
     first = shown - 1
-    most = min(view.fits(passes, first), len(tokens) - first)
-    wanted = keep("timeline_count", 1)
+    most = min(view.fits(passes, first), len(rows) - first)
+    wanted = keep(key_count, usual)
     if wanted > most:
-        st.session_state["timeline_count"] = most
+        wanted = st.session_state[key_count] = most
     if most > 1:
-        wanted = right.slider("How many", 1, most, key="timeline_count",
-                              help=f"as many as {view.MOST_BARS:,} bars can show")
-    number = st.session_state["timeline_address"] = tokens[first].number
+        wanted = right.slider("How many", 1, most, key=key_count, help=f"as many as {view.MOST_BARS:,} bars can show")
+    number = st.session_state[key_address] = rows[first].number
     st.query_params["token"] = str(number)
-    return first, first + min(wanted, most) - 1
+    return first, first + wanted - 1
 
 
 def detail(opened: Opened, passes: Passes) -> int:
-    """The lanes; a click on a bar opens Watch there. Returns the first token shown."""
+    """The lanes; a click on a bar opens Watch there. Returns the first pass shown."""
     st.subheader("Rank by rank", anchor=False)
-    first, last = chosen_tokens(passes)
+    first, last = chosen_passes(passes)
     bars = view.detail(passes, first, last)
     texts = view.hover_texts(passes, bars)
-    tokens = passes.tokens[first:last + 1]
-    st.caption("Solid: the rank computes. Hatched: it waits for another rank. Ink: data moves. Blank: between two "
-               "parts of a pass, where Python draws and writes the token, and nothing is recorded. Drag to zoom in, "
-               "double-click to zoom out; a click on a bar opens it in Watch.")
+    shown = passes.work[first:last + 1]
+    blank = "parts of a pass, where Python draws and writes the token" if passes.unit == "token" else "passes"
+    st.caption(f"Solid: the rank computes. Hatched: it waits for another rank. Ink: data moves. Blank: between two "
+               f"{blank}, and nothing is recorded. Drag to zoom in, double-click to zoom out; a click on a bar opens "
+               "it in Watch.")
     rows = [{"rank": rank, "begin": duration(start), "what": text} for rank, start, text in
             zip(bars.rank.tolist(), bars.start.tolist(), texts, strict=True)]
     picked = page.chart(
         figures.lanes_figure(bars, texts, ink=page.ink()), rows=rows, key=f"timeline_lanes_{opened.digest}", pick=True,
-        alt=f"One lane per rank for {tokens[0].name}{f' to {tokens[-1].name}' if last > first else ''}: "
+        alt=f"One lane per rank for {shown[0].name}{f' to {shown[-1].name}' if last > first else ''}: "
             f"{count(len(bars), 'bar')} of computing, waiting and moving.")
     for note in bars.notes:
         st.caption(note)
@@ -114,19 +119,21 @@ def other_link(opened: Opened, passes: Passes, groups: list[view.Group], first: 
     modeled = view.modeled_groups(run)
     st.caption(f"{link.name}: {duration(link.latency_s * 1e9)} per message, {link.bytes_per_s / 1e9:.3g} GB/s. "
                f"{link.source}.")
-    rows = [{"token": one.name, **parts(one, "measured "), **parts(other, "model: ")}
+    rows = [{passes.unit: one.name, **parts(one, "measured "), **parts(other, "model: ")}
             for one, other in zip(groups, modeled, strict=True)]
-    page.chart(figures.panels_figure(groups, modeled, name, ink=page.ink()), rows=rows, key="timeline_panels",
-               alt=f"Two panels on one scale: time per token as measured, and by the model of {name}.")
+    page.chart(figures.panels_figure(groups, modeled, name, unit=passes.unit, ink=page.ink()), rows=rows,
+               key="timeline_panels",
+               alt=f"Two panels on one scale: time per {passes.unit} as measured, and by the model of {name}.")
     bars, there = view.detail(passes, first, first), view.modeled_detail(passes, run, first)
     sides = [(bars, view.hover_texts(passes, bars)), (there, view.hover_texts(passes, there, modeled=True))]
-    st.markdown("The first of the tokens chosen above, rank by rank, on one scale:")
+    st.markdown(f"Rank by rank, on one scale: {page.escaped(passes.work[first].name)}, the first of those "
+                "chosen above.")
     rows = [{"rank": rank, f"begin ({source})": duration(start), source: text}
             for source, (side, texts) in zip(("measured", "model"), sides, strict=True)
             for rank, start, text in zip(side.rank.tolist(), side.start.tolist(), texts, strict=True)]
     page.chart(figures.two_lanes_figure(*sides, name, ink=page.ink()), rows=rows, key="timeline_two_lanes",
                alt=f"The lanes of all ranks twice: as measured, and by the model of {name}.")
-    st.markdown("**By the model**, per token, mean over ranks and tokens:")
+    st.markdown(f"**By the model**, per {passes.unit}, mean over ranks and all of them:")
     means = {one: view.mean_of(other) for one, other in runs.items()}
     page.table([{"link": one, **parts(mean, "model: "),
                  "model: waiting and moving": share(mean.waiting + mean.moving, mean.time)}
@@ -138,20 +145,21 @@ def cutting_further(passes: Passes) -> None:
     if found is None:
         return
     st.subheader("Where cutting further stops paying", anchor=False)
-    st.markdown(f"By the model: one {found.phase} pass of this run needs {duration(found.computing * 1e9)} of "
+    st.markdown(f"By the model: one {found.what} of this run needs {duration(found.computing * 1e9)} of "
                 f"computing, all ranks together, as measured here, and {count(found.sync_points, 'sync point')}. "
                 "Assumed: the computing divides evenly over p ranks, and the payloads stay the same.")
-    rows = [{"link (model)": curve.link.name, "ranks": p, "time per token (model)": duration(seconds * 1e9)}
+    rows = [{"link (model)": curve.link.name, "ranks": p, f"time per {found.unit} (model)": duration(seconds * 1e9)}
             for curve in found.curves for p, seconds in enumerate(curve.seconds, start=1)]
     lines = cutting_lines(found)
     page.chart(figures.cutting_figure(found, ink=page.ink()), rows=rows, key="timeline_cutting",
-               alt=f"Time per token against the number of ranks, one curve per link, by the model. {' '.join(lines)}")
+               alt=f"Time per {found.unit} against the number of ranks, one curve per link, by the model. "
+                   f"{' '.join(lines)}")
     st.markdown("\n".join(f"- {line}" for line in lines))
 
 
 def show(opened: Opened) -> None:
     passes = passes_of(opened.digest, opened.timeline)
-    if not passes.tokens:
+    if not passes.work:
         st.info("This run has no passes: nothing of a model moved in it, so there is no time to show.")
         return
     st.markdown(f"{view.straggler_line(last_to_come(opened.digest, opened.timeline))}  \n{view.share_line(passes)}")
@@ -163,7 +171,7 @@ def show(opened: Opened) -> None:
 
 keep("timeline_height", "time")
 keep("timeline_link", LINKS[-1].name)
-page.begin("Timeline", "Where the time of every token went, on every rank: computing, waiting for another rank, moving "
+page.begin("Timeline", "Where the time of every pass went, on every rank: computing, waiting for another rank, moving "
                        "data.")
 chosen = open_run()
 if chosen is not None:

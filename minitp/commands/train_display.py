@@ -139,7 +139,9 @@ def head(row: Row) -> str:
 
 def tail(row: Row) -> str:
     """What the run has come to."""
-    losses = f"loss {number(row['first_loss'])} → {number(row['loss'])}" if row["loss"] is not None else "no step"
+    if not row["steps"]:
+        return f"all {count(row['step'], 'step')} of this run are done; --resume --steps N goes on to N"
+    losses = f"loss {number(row['first_loss'])} → {number(row['loss'])}"
     tested = "" if row["validation_loss"] is None else f", {number(row['validation_loss'])} on unseen text"
     lines = [f"{count(row['steps'], 'step')} in {duration(row['seconds'] * 1e9)}: {losses}{tested}"]
     if row["memory"]:

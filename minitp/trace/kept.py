@@ -73,6 +73,8 @@ class ArrayTable:
         """From a file; absent, it is empty."""
         if given is None:
             return cls.of(fields, (), {})
+        if isinstance(given, dict) and isinstance(given.get("rank"), list):
+            given = {"micro_batch": [None] * len(given["rank"])} | given          # older files have no such column
         columns = from_lists(given, name, (*fields, "array"), strings, 0, free=("array",))
         kept = given["array"]
         wrong = next((i for i, array in enumerate(kept) if array is None or not is_kept(array)), None)

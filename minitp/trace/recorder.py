@@ -125,13 +125,19 @@ class Recorder:
 
     def keep_inner(self, site: str, name: str, copy: Any) -> None:
         """A copy of an array inside a layer, in the phase and step that are running."""
-        self.inner.append((Inner(self.rank, self._phase, self._step, site, name), copy))
+        self.inner.append((Inner(self.rank, self._phase, self._step, site, name, self._micro_batch), copy))
 
     def keep_weight(self, name: str, part: Any, arrays: "Arrays") -> None:
         """This rank's part of the parameter `name`, a matrix in the memory of `arrays`."""
         if self._keeps():
             from minitp.trace.values import matrix
             self.weights.append((Weight(self.rank, name), matrix(arrays.to_host(part))))
+
+    def keep_update(self, parameter: str, name: str, part: Any, arrays: "Arrays") -> None:
+        """What a step has of this rank's part of a matrix: its gradient, a moment, its change. As maxima by block."""
+        if self._keeps():
+            from minitp.trace.values import matrix
+            self.keep_inner(parameter, name, matrix(arrays.to_host(part), whole_up_to=0))
 
     def _condense(self) -> None:
         """Large copies become their maxima, so that a long run with values fits into memory."""

@@ -12,8 +12,9 @@ import numpy as np
 
 from minitp.errors import ConfigError
 from minitp.trace.file import Trace
+from minitp.trace.passes import PassNumbers
 from minitp.trace.schema import CHECK, MESSAGES
-from minitp.trace.timeline import Span, Sync, Timeline
+from minitp.trace.timeline import Span, Spent, Sync, Timeline, codes
 from minitp.trace.wording import kind_of_site, plain
 
 BY = ("phase", "token", "step", "site", "reason", "op", "rank")
@@ -23,23 +24,16 @@ NO_PHASE = "(no phase)"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a summary; times in ns."""
+class Row(Spent):
+    """One line of a summary; times in whole ns."""
     key: str
-    passes: int                     # different (phase, step, micro-batch) in which data moved
+    passes: int                     # in which data moved, as `minitp.trace.passes` counts them
     sync_points: int                # collectives that the mathematics needs, and that took place
     messages: int                   # between two ranks, data plane
     sample: int
     control: int
     broken: int                     # collectives that were skipped on purpose
     payload: int                    # bytes of the sync points, and of the messages sent
-    computing: int
-    waiting: int
-    moving: int
-
-    @property
-    def time(self) -> int:
-        return self.computing + self.waiting + self.moving
 
     @property
     def meets(self) -> int:
@@ -75,14 +69,14 @@ def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None,
         first.setdefault(key, len(first))
     if by == "rank":
         first = {key: i for i, key in enumerate(sorted(first, key=lambda key: int(key.split()[1])))}
-    return _rows(timeline, chosen, np.array([first[keys[i]] for i in chosen], np.int64), spans,
+    return sums(timeline, chosen, np.array([first[keys[i]] for i in chosen], np.int64), spans,
                  [first[key] for key in span_keys], list(first))
 
 
 def total(timeline: Timeline, rank: int | None = None, phases: Iterable[str] | None = None) -> Row:
     """Everything in one row; with `phases`, of those alone."""
     chosen, spans = _chosen(timeline, rank, phases)
-    return _rows(timeline, chosen, np.zeros(len(chosen), np.int64), spans, [0] * len(spans), ["all"])[0]
+    return sums(timeline, chosen, np.zeros(len(chosen), np.int64), spans, [0] * len(spans), ["all"])[0]
 
 
 def working_phases(timeline: Timeline) -> list[str]:
@@ -182,9 +176,9 @@ def _span_keys(spans: list[Span], by: str, event_keys: list[str]) -> list[str]:
     return [TAIL if span.before < 0 else event_keys[span.before] for span in spans]
 
 
-def _rows(timeline: Timeline, chosen: np.ndarray, row_of: np.ndarray, spans: list[Span], span_rows: list[int],
-          keys: list[str]) -> list[Row]:
-    """Sums over the chosen events (each belongs to a row) and spans."""
+def sums(timeline: Timeline, chosen: np.ndarray, row_of: np.ndarray, spans: list[Span], span_rows: list[int],
+         keys: list[str]) -> list[Row]:
+    """The rows named `keys`: sums over the chosen events, by number, and spans; each belongs to a row."""
     trace, events = timeline.trace, {name: column[chosen] for name, column in timeline.trace.events.items()}
     ranks, rank_of = np.unique(events["rank"], return_inverse=True)
     shape = len(keys), max(len(ranks), 1)
@@ -200,14 +194,17 @@ def _rows(timeline: Timeline, chosen: np.ndarray, row_of: np.ndarray, spans: lis
     op, plane = trace.words("op")[chosen], trace.words("plane")[chosen]
     broken, message = events["broken"], np.isin(op, MESSAGES)
     data = (plane == "data") & ~broken
-    passes = np.flatnonzero(plane != "control")
-    keyed = np.stack([row_of, rank_of, *(events[name] for name in ("phase", "step", "micro_batch"))])[:, passes]
-    columns = (
-        of_one_rank(passes[np.unique(keyed, axis=1, return_index=True)[1]]),
+    number = PassNumbers.of(timeline).of_event[chosen]
+    passes = np.flatnonzero(number >= 0)
+    one = np.unique(codes(row_of[passes], rank_of[passes], number[passes]), return_index=True)[1]
+    counts = (
+        of_one_rank(passes[one]),
         of_one_rank(np.flatnonzero(data & ~message)), of_one_rank(np.flatnonzero(data & message)),
         of_one_rank(np.flatnonzero(plane == "sample")), of_one_rank(np.flatnonzero(plane == "control")),
         of_one_rank(np.flatnonzero(broken)),
-        of_one_rank(np.flatnonzero(data & (op != "receive")), events["payload"].astype(float)),
-        over_ranks(span_rows, [span.leave - span.enter for span in spans]),
-        over_ranks(row_of, timeline.waiting[chosen]), over_ranks(row_of, timeline.moving[chosen]))
-    return [Row(key, *(int(column[i]) for column in columns)) for i, key in enumerate(keys)]
+        of_one_rank(np.flatnonzero(data & (op != "receive")), events["payload"].astype(float)))
+    times = {"computing": over_ranks(span_rows, [span.leave - span.enter for span in spans]),
+             "waiting": over_ranks(row_of, timeline.waiting[chosen]),
+             "moving": over_ranks(row_of, timeline.moving[chosen])}
+    return [Row(key, *(int(column[i]) for column in counts), **{name: int(column[i]) for name, column in times.items()})
+            for i, key in enumerate(keys)]

@@ -27,6 +27,18 @@ _UNTIL_ROOT = ("scatter", "broadcast")
 _ROOT_UNTIL_LAST = ("gather", "reduce")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """How time was spent, in ns."""
+    computing: float
+    waiting: float
+    moving: float
+
+    @property
+    def time(self) -> float:
+        return self.computing + self.waiting + self.moving
+
+
 class Span(NamedTuple):
     """What a rank computes between two events, or between one and the begin or end of its mark."""
     rank: int

@@ -1,22 +1,27 @@
-"""The Compare page's numbers: one model and one prompt on several numbers of ranks, held against the fewest.
+"""The Compare page's numbers: one model and one prompt, or one training, on several numbers of ranks, held against the
+fewest.
 
 A trace holds the tokens but not the logits, so a comparison of traces speaks of tokens; `minitp.view.rerun` runs the
-bundled model anew and compares logits as well.
+bundled model anew and compares logits as well. Of training runs the losses are compared.
 """
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitp.runs import training_steps
 from minitp.trace.file import Trace
 from minitp.trace.predict import DTYPES
-from minitp.trace.summary import crowded
+from minitp.trace.summary import STEP, crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, plain, share, size
 from minitp.view.header import part, placement_of
 from minitp.view.passes import Pass, Passes
+
+SAME_LOSS = 1e-4                   # as a share: what the order of float32 sums may make of some steps' losses
 
 
 class Entry(NamedTuple):
@@ -25,10 +30,12 @@ class Entry(NamedTuple):
     differs     index of the first token that is not the reference's, -1 where all are the same; None: not known
     logits      largest difference from the reference's logits, None where logits weren't kept
     memory      bytes of weights on the rank that holds least and on the one that holds most; None: not known
-    time        ns per decoded token (per pass where there is none), wall clock
-    computing, waiting, moving   ns per token, means over the ranks
+    time        ns per decoded token (per pass where there is none), or training step: wall clock
+    computing, waiting, moving   ns per token or step, means over the ranks
     blas        most BLAS threads of a rank, None where it isn't known
     broken      syncs were skipped on purpose
+    unit        token or step
+    loss        largest difference of a step's loss from the reference's, as a share of it; None: not known
     """
     name: str
     ranks: int
@@ -46,6 +53,8 @@ class Entry(NamedTuple):
     moving: float
     blas: int | None
     broken: bool = False
+    unit: str = "token"
+    loss: float | None = None
 
     @property
     def is_speed(self) -> bool:
@@ -66,8 +75,11 @@ class Run:
 
 
 def question_of(run: dict[str, Any]) -> str | None:
-    """The same for runs that can be compared: model, prompt, dtype, batch; None where the header doesn't say."""
-    what, model = part(run, "generation"), part(run, "model")
+    """The same for runs that can be compared: model, dtype, and prompt and batch or the steps of a training; None
+    where the header doesn't say."""
+    what, model, training = part(run, "generation"), part(run, "model"), part(run, "training")
+    if training and model and type(run.get("ranks")) is int:
+        return json.dumps([model, run.get("trained_on"), training.get("dtype"), training_steps(run)], sort_keys=True)
     if not (what and model and "prompts" in run and "tokens" in run and type(run.get("ranks")) is int):
         return None
     return json.dumps([model, run["prompts"], what.get("dtype"), what.get("batch")], sort_keys=True)
@@ -106,8 +118,9 @@ def compare(runs: Sequence[Run]) -> list[Entry]:
 
 def _entry(run: Run, reference: Run) -> Entry:
     trace, passes = run.timeline.trace, Passes(run.timeline)
-    rows = [row for row in passes.tokens if row.phase == "decode"] or passes.tokens
-    n, run_info = len(rows) or 1, trace.run
+    steps = [row for row in passes.work if row.phase in STEP]
+    rows = steps or [row for row in passes.work if row.phase == "decode"] or passes.work
+    n, run_info = len({row.step for row in steps}) or len(rows) or 1, trace.run
     tokens, wanted = tokens_of(trace), tokens_of(reference.timeline.trace)
     computing, waiting, moving = (sum(getattr(row, kind) for row in rows) / n
                                   for kind in ("computing", "waiting", "moving"))
@@ -116,9 +129,12 @@ def _entry(run: Run, reference: Run) -> Entry:
         cores=run_info["cores"] if type(run_info.get("cores")) is int else None, crowded=crowded(trace), tokens=tokens,
         differs=first_difference(tokens, wanted) if tokens and wanted else None,
         logits=_largest(run.logits, reference.logits), memory=memory_of(trace),
-        sync_points=max((row.sync_points for row in rows), default=0), time=_wall(rows, passes.tokens) / n,
+        sync_points=(sum(row.sync_points for row in steps) // n if steps
+                     else max((row.sync_points for row in rows), default=0)),
+        time=(_spans(steps) if steps else _wall(rows, passes.work)) / n,
         computing=computing, waiting=waiting, moving=moving, blas=_blas(run_info.get("blas_threads")),
-        broken=was_broken(run_info))
+        broken=was_broken(run_info), unit="step" if steps else "token",
+        loss=_apart(losses_of(run_info), losses_of(reference.timeline.trace.run)))
 
 
 def _blas(threads: Any) -> int | None:
@@ -132,6 +148,27 @@ def _wall(rows: list[Pass], tokens: list[Pass]) -> float:
         return 0.0
     before = [row.end for row in tokens if row.number < rows[0].number]
     return max(row.end for row in rows) - (before[-1] if before else rows[0].begin)
+
+
+def _spans(steps: list[Pass]) -> float:
+    """The wall clock of training steps, each from its first pass's begin to its last one's end."""
+    by_step: dict[int | None, list[Pass]] = {}
+    for row in steps:
+        by_step.setdefault(row.step, []).append(row)
+    return float(sum(max(row.end for row in rows) - min(row.begin for row in rows) for rows in by_step.values()))
+
+
+def losses_of(run: dict[str, Any]) -> list[float]:
+    """The recorded steps' losses; [] where the header, which may be a stranger's, has none."""
+    losses = run.get("losses")
+    known = isinstance(losses, list) and all(type(loss) is float and math.isfinite(loss) for loss in losses)
+    return losses if isinstance(losses, list) and known else []
+
+
+def _apart(losses: list[float], wanted: list[float]) -> float | None:
+    if not losses or len(losses) != len(wanted):
+        return None
+    return max(abs(one - other) / (abs(other) or 1.0) for one, other in zip(losses, wanted, strict=True))
 
 
 def tokens_of(trace: Trace) -> list[int]:
@@ -157,7 +194,8 @@ def _largest(one: np.ndarray | None, other: np.ndarray | None) -> float | None:
 
 def memory_of(trace: Trace) -> tuple[int, int] | None:
     """Bytes of weights on the emptiest and the fullest rank, from the placement; None where it isn't known."""
-    placement, dtype = placement_of(trace.run), part(trace.run, "generation").get("dtype")
+    what = part(trace.run, "training") or part(trace.run, "generation")
+    placement, dtype = placement_of(trace.run), what.get("dtype")
     if placement is None or dtype not in DTYPES:
         return None
     held = [placement.elements(rank) * np.dtype(dtype).itemsize for rank in range(placement.ranks)]
@@ -172,6 +210,8 @@ def verdict(entries: Sequence[Entry]) -> str:
     if len(entries) < 2:
         return "One run alone: pick another number of ranks to compare it with."
     reference, others = entries[0], entries[1:]
+    if reference.unit == "step":
+        return _losses_in_words(entries)
     wrong = [entry for entry in others if entry.differs not in (-1, None)]
     known = [entry for entry in others if entry.differs is not None]
     if wrong:
@@ -190,6 +230,17 @@ def verdict(entries: Sequence[Entry]) -> str:
         return (f"{said} The logits differ by {max(kept):.2g} at most: sums are added in another order, and float "
                 "addition is not associative.")
     return f"{said} Logits are not kept in a trace, so only tokens can be compared here."
+
+
+def _losses_in_words(entries: Sequence[Entry]) -> str:
+    known = [entry.loss for entry in entries[1:] if entry.loss is not None]
+    if not known:
+        return "These traces don't say what the losses were."
+    ranks = ", ".join(str(entry.ranks) for entry in entries)
+    if max(known) > SAME_LOSS:
+        return f"The losses on {ranks} ranks differ by up to {max(known):.2g} of their size: not the same training."
+    return (f"The same losses on {ranks} ranks, but for {max(known):.2g} of their size at most: sums are added in "
+            "another order, and float addition is not associative.")
 
 
 def why_slower(entries: Sequence[Entry]) -> list[str]:
@@ -220,7 +271,7 @@ def _against(first: Entry, entry: Entry) -> str:
     ratio = first.time / entry.time
     word = f"{ratio:.2g} times as fast as" if ratio > 1 else f"{1 / ratio:.2g} times as long as"
     even = first.computing * first.ranks / entry.ranks
-    said = (f"On {count(entry.ranks, 'rank')} a token takes {duration(entry.time)}, {word} on "
+    said = (f"On {count(entry.ranks, 'rank')} a {entry.unit} takes {duration(entry.time)}, {word} on "
             f"{count(first.ranks, 'rank')}: {share(entry.waiting, entry.parts)} of it is waiting and "
             f"{share(entry.moving, entry.parts)} moving.")
     if entry.computing > 1.25 * even:

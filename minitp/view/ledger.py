@@ -18,11 +18,13 @@ from minitp.errors import FileFormatError
 from minitp.trace.check import compare
 from minitp.trace.export import chrome, csv
 from minitp.trace.file import Trace
-from minitp.trace.predict import GenerationPlan, forward_pass, predict
+from minitp.trace.predict import Plan, TrainingPlan, forward_pass, plan_from_run, predict
 from minitp.trace.schema import Expected
-from minitp.trace.summary import Row, summarize, total, working_phases
+from minitp.trace.summary import Row, summarize, sums, total, working_phases
 from minitp.trace.timeline import Timeline, codes
 from minitp.trace.wording import count, kind_of_site, plain, share
+from minitp.view.bill import Item, Met, bill, in_words
+from minitp.view.passes import Passes
 
 MOST_ROWS = 2_000                  # that a table on a page shows
 MOST_SITES = 24                    # that a chart shows
@@ -53,7 +55,7 @@ class Ledger:
     """lines: predicted and recorded; silent: why there is no prediction, "" where there is one; differences: in
     sentences, also of order, shape, dtype and states; control and broken: counted apart."""
     timeline: Timeline
-    plan: GenerationPlan | None
+    plan: Plan | None
     silent: str
     lines: list[Line]
     differences: list[str]
@@ -65,7 +67,7 @@ class Ledger:
         trace = timeline.trace
         plan, events, silent, differences = None, [], "", []
         try:
-            plan = GenerationPlan.from_run(trace.run)
+            plan = plan_from_run(trace.run)
             events = predict(plan)
             differences = compare(trace, events)
         except FileFormatError as error:
@@ -88,7 +90,9 @@ class Ledger:
 
     @property
     def formula(self) -> str:
-        """2L + 2 of this very model, in words; "" without a closed form or passes."""
+        """2L + 2 of this very model, or what a training step meets at, in words; "" without a closed form or passes."""
+        if isinstance(self.plan, TrainingPlan):
+            return in_words(self.plan)
         if self.plan is None or not self.plan.passes:
             return ""
         each = list(forward_pass(self.plan, "decode", 0, 1))
@@ -109,6 +113,11 @@ class Ledger:
                 f"equally often; the prompt carries more bytes. This run made {count(passes, 'pass')}: "
                 f"{made:,} sync points{broken}.{exchange}")
 
+    @property
+    def bill(self) -> list[Item]:
+        """Of a training step; empty for other runs."""
+        return bill(self.plan, (Met(line.phase, line.site, line.recorded, line.recorded_bytes) for line in self.lines))
+
     @cached_property
     def waiting(self) -> str:
         """The share of waiting in words, loading apart."""
@@ -122,9 +131,12 @@ class Ledger:
         return summarize(self.timeline, "phase", phases=working_phases(self.timeline))
 
     @cached_property
-    def per_token(self) -> tuple[list[Row], str]:
+    def per_pass(self) -> tuple[list[Row], str]:
         """At most MOST_ROWS rows, with a note where there are more."""
-        rows = summarize(self.timeline, "token", phases=working_phases(self.timeline))
+        passes = Passes(self.timeline)
+        chosen, inside = (np.flatnonzero(numbers >= 0) for numbers in (passes.of_event, passes.spans.in_pass))
+        rows = sums(self.timeline, chosen, passes.of_event[chosen], [self.timeline.spans[i] for i in inside.tolist()],
+                    passes.spans.in_pass[inside].tolist(), [row.name for row in passes.rows])
         if len(rows) <= MOST_ROWS:
             return rows, ""
         return rows[:MOST_ROWS], f"The first {MOST_ROWS:,} of {len(rows):,} passes; the trace has all of them."

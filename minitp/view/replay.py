@@ -7,7 +7,7 @@ measured, and no place of minitp puts the two into one column.
 """
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from minitp.errors import ConfigError
 from minitp.plan.collectives import MODELS, best, has_model
 from minitp.plan.links import LINKS, Link
 from minitp.trace.file import Trace
+from minitp.trace.summary import STEP
 from minitp.trace.timeline import LAST, ROOT, codes, is_root, waits_for
 from minitp.trace.wording import count, duration, plain
 from minitp.view.passes import Pass, Passes
@@ -43,7 +44,7 @@ class Replay:
     @property
     def passes(self) -> list[Pass]:
         """The tokens with the model's waiting and moving in place of the measured."""
-        return [row._replace(waiting=waiting, moving=moving) for row, waiting, moving in
+        return [replace(row, waiting=waiting, moving=moving) for row, waiting, moving in
                 zip(self.tokens, self.waiting.tolist(), self.moving.tolist(), strict=True)]
 
 
@@ -96,7 +97,7 @@ def replay(script: Script, link: Link) -> Replay:
     passes = script.passes
     prices = np.array([best(op, ranks, payload, link)[1] * 1e9 for op, ranks, payload in script.kinds])
     enter, ready, leave = _run(script, prices[script.kind].tolist())
-    tokens, ranks = passes.tokens, max(len(passes.trace.ranks), 1)
+    tokens, ranks = passes.work, max(len(passes.trace.ranks), 1)
     place = np.full(len(passes.rows), -1)
     place[[row.number for row in tokens]] = np.arange(len(tokens))
     token = place[passes.of_event[script.event]]
@@ -109,7 +110,7 @@ def replay(script: Script, link: Link) -> Replay:
 
 def _chosen(passes: Passes) -> np.ndarray:
     """The events that are replayed: all of the tokens but for control messages, rank by rank, in order of time."""
-    trace, tokens = passes.trace, [row.number for row in passes.tokens]
+    trace, tokens = passes.trace, [row.number for row in passes.work]
     mine = np.flatnonzero(np.isin(passes.of_event, tokens) & (trace.words("plane") != "control"))
     return mine[np.lexsort((trace.events["enter"][mine], trace.events["rank"][mine]))]
 
@@ -120,7 +121,7 @@ def _own_work(passes: Passes, chosen: np.ndarray) -> np.ndarray:
     A rank begins as far behind the first one as it was measured to.
     """
     events = passes.trace.events
-    start = min(row.begin for row in passes.tokens)
+    start = min(row.begin for row in passes.work)
     order = np.lexsort((events["enter"], events["rank"]))
     rank, enter, leave = (events[name][order] for name in ("rank", "enter", "leave"))
     same = np.diff(rank, prepend=-1) == 0
@@ -198,37 +199,45 @@ class Curve(NamedTuple):
 
 class Cutting(NamedTuple):
     """Where cutting further stops paying: s of computing per token if it divides evenly, and a curve per link."""
-    phase: str
+    what: str                       # decode pass, prefill pass, training step
+    unit: str                       # token or step
     sync_points: int
-    computing: float                # of one token, over all ranks together
+    computing: float                # of one unit, over all ranks together
     curves: list[Curve]
 
 
+_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("training step", STEP), ("decode pass", ("decode",)), ("prefill pass", ("prefill",)))
+
+
 def cutting(passes: Passes, links: Sequence[Link] = LINKS, most: int = MOST_RANKS) -> Cutting | None:
-    """What a token of this run would take on 1 … `most` ranks; None where there is nothing to go by.
+    """What a token or step of this run would take on 1 … `most` ranks; None where there is nothing to go by.
 
     Assumed: the measured computing of all ranks together divides evenly over p ranks; syncs keep their payloads.
     """
-    phase = "decode" if any(row.phase == "decode" for row in passes.tokens) else "prefill"
-    tokens = [row for row in passes.tokens if row.phase == phase]
-    if not tokens or can_replay(passes):
+    there = {row.phase for row in passes.work}
+    what, phases = next((kind for kind in _KINDS if there.intersection(kind[1])), ("", ()))
+    rows = [row for row in passes.work if row.phase in phases]
+    if not rows or can_replay(passes):
         return None
-    computing = sum(row.computing for row in tokens) / len(tokens) * len(passes.trace.ranks) / 1e9
+    n = len({row.step for row in rows}) if phases == STEP else len(rows)
+    computing = sum(row.computing for row in rows) / n * len(passes.trace.ranks) / 1e9
     if not computing:                          # a trace without marks, say
         return None
-    syncs = _syncs_of(passes, tokens)
+    syncs = _syncs_of(passes, rows)
     curves = []
     for link in links:
         seconds = [computing / p + sum(n * best(op, p, payload, link)[1] for (op, payload), n in syncs.items())
-                   / len(tokens) for p in range(1, most + 1)]
+                   / n for p in range(1, most + 1)]
         curves.append(Curve(link, seconds, 1 + int(np.argmin(seconds))))
-    return Cutting(phase, max(row.sync_points for row in tokens), computing, curves)
+    met = sum(row.sync_points for row in rows) // n if phases == STEP else max(row.sync_points for row in rows)
+    return Cutting(what, "step" if phases == STEP else "token", met, computing, curves)
 
 
-def _syncs_of(passes: Passes, tokens: list[Pass]) -> Counter[tuple[str, int]]:
-    """How often each (op, payload) occurs in these tokens, each sync once."""
+def _syncs_of(passes: Passes, rows: list[Pass]) -> Counter[tuple[str, int]]:
+    """How often each (op, payload) occurs in these passes, each sync once."""
     trace = passes.trace
-    chosen = np.isin(passes.of_event, [row.number for row in tokens])
+    chosen = np.isin(passes.of_event, [row.number for row in rows])
     mine = np.flatnonzero(chosen & (trace.words("plane") != "control"))
     one = mine[np.unique(passes.timeline.sync[mine], return_index=True)[1]]
     return Counter(zip(trace.words("op")[one].tolist(), trace.events["payload"][one].tolist(), strict=True))
@@ -239,13 +248,13 @@ def cutting_lines(found: Cutting) -> list[str]:
     lines = []
     for curve in found.curves:
         alone, least, last = curve.seconds[0], min(curve.seconds), len(curve.seconds)
-        faster = f"{duration(least * 1e9)} a token there, {alone / least:.3g} times as fast as on 1"
+        faster = f"{duration(least * 1e9)} a {found.unit} there, {alone / least:.3g} times as fast as on 1"
         if curve.best == 1:
-            said = f"it never pays: 1 rank is the quickest, with {duration(alone * 1e9)} a token"
+            said = f"it never pays: 1 rank is the quickest, with {duration(alone * 1e9)} a {found.unit}"
         elif curve.best == last:
             said = f"it pays up to {count(last, 'rank')}, the most shown: {faster}"
         else:
-            said = (f"it stops paying at {count(curve.best, 'rank')}: {faster}; on {count(last, 'rank')} a token would "
-                    f"take {duration(curve.seconds[-1] * 1e9)}")
+            said = (f"it stops paying at {count(curve.best, 'rank')}: {faster}; on {count(last, 'rank')} a "
+                    f"{found.unit} would take {duration(curve.seconds[-1] * 1e9)}")
         lines.append(f"{curve.link.name}: {said}.")
     return lines

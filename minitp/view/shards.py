@@ -73,6 +73,30 @@ def total_rows(sums: Totals) -> list[dict[str, str | int]]:
              "exact bytes": together} for rank, together in enumerate(sums.ranks)]
 
 
+@dataclass(frozen=True)
+class Trained:
+    """Bytes of every rank in training: the weights in the chosen precision, their gradients, AdamW's two moments, and
+    below 4 bytes a number a master copy of the weights. What passes keep for their backward is not among them."""
+    weights: tuple[int, ...]
+    gradients: tuple[int, ...]
+    moments: tuple[int, ...]
+    master: tuple[int, ...]
+
+    def rows(self) -> list[dict[str, str | int]]:
+        kinds = {"weights": self.weights, "gradients": self.gradients, "AdamW's two moments": self.moments,
+                 **({"master weights": self.master} if any(self.master) else {})}
+        return [{"rank": rank, **{kind: size(held[rank]) for kind, held in kinds.items()},
+                 "together": size(sum(held[rank] for held in kinds.values()))} for rank in range(len(self.weights))]
+
+
+def trained(placement: Placement, item_bytes: int) -> Trained:
+    """What training adds to the weights; gradients and moments are kept in 4 bytes a number at least."""
+    numbers = [placement.elements(rank) for rank in range(placement.ranks)]
+    kept = max(item_bytes, 4)
+    return Trained(*(tuple(n * each for n in numbers) for each in (
+        item_bytes, kept, 2 * kept, kept if item_bytes < kept else 0)))
+
+
 # --- one parameter ---------------------------------------------------------------------------------------------------
 
 @dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 A sync is one collective or one message over all ranks; control messages are left out. In checked mode on MPI the ranks
 meet before each collective to compare it: there they arrive and there they wait, so that check counts as a part of its
-collective. Passes are runs of syncs of one phase, step and micro-batch; for a generation these are those of
-`minitp.view.passes`, so that a pass has one number in every address.
+collective. Passes are those of `minitp.trace.passes`, one after the other; of passes that are in flight at once, each
+one's syncs lie together.
 """
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from minitp.trace.file import Trace
+from minitp.trace.passes import PassNumbers
 from minitp.trace.schema import CHECK, MESSAGES
 from minitp.trace.timeline import Timeline, codes, is_root
 
@@ -18,9 +19,10 @@ MOST_RANKS = 64                    # lanes that a picture can show
 
 @dataclass(frozen=True)
 class PassColumns:
-    """The forward passes, a load, …: `first` and `count` name a pass's syncs; times in ns since the run's start."""
+    """The passes, a load, …: `first` and `count` name a pass's syncs; times in ns since the run's start."""
     phase: np.ndarray              # numbers of the trace's strings
     step: np.ndarray               # -1: none
+    micro_batch: np.ndarray        # -1: none
     first: np.ndarray
     count: np.ndarray
     begin: np.ndarray
@@ -81,16 +83,18 @@ class Steps:
         trace = timeline.trace
         events = trace.events
         lanes = min(int(trace.run["ranks"]), MOST_RANKS)
-        number, kept = _ordered(timeline)
+        numbers = PassNumbers.of(timeline)
+        number, kept = _ordered(timeline, numbers)
         n = int(number.max(initial=-1)) + 1
         arrive, waiting, checks = _arrivals(timeline, kept)
         cell = np.full((n, lanes), -1)
         shown = np.flatnonzero(events["rank"][kept] < lanes)[::-1]             # backwards: the first of two stays
         cell[number[shown], events["rank"][kept][shown]] = kept[shown]
         last, root = _last_and_root(trace, number, kept, arrive, n)
-        event = _speakers(trace, number, kept, n)
-        pass_of = _passes_of(trace, event)
-        begins, passes = _passes(trace, event, pass_of, cell, arrive)
+        event = np.empty(n, np.int64)
+        event[number] = numbers.speaker[timeline.sync[kept]]
+        pass_of = numbers.of_event[event]
+        begins, passes = _passes(trace, numbers, pass_of, cell, arrive)
         there = cell >= 0
         enter, leave = (np.where(there, column[cell], 0) for column in (arrive, events["leave"]))
         ready = np.where(there, np.minimum(enter + waiting[cell], leave), 0)
@@ -103,15 +107,15 @@ class Steps:
                    len(checks), control)
 
 
-def _ordered(timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
-    """For every event that isn't control: the number of its sync, by first arrival; and the events' own numbers."""
+def _ordered(timeline: Timeline, passes: PassNumbers) -> tuple[np.ndarray, np.ndarray]:
+    """For every event that isn't control: the number of its sync, by pass and first arrival; and their own numbers."""
     events = timeline.trace.events
     kept = np.flatnonzero(~timeline.trace.where(plane="control"))
-    _, sync = np.unique(timeline.sync[kept], return_inverse=True)
+    _, one, sync = np.unique(timeline.sync[kept], return_index=True, return_inverse=True)
     arrival = np.full(int(sync.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(arrival, sync, events["enter"][kept])
     place = np.empty(len(arrival), np.int64)
-    place[np.argsort(arrival, kind="stable")] = np.arange(len(arrival))
+    place[np.lexsort((arrival, passes.of_event[kept][one]))] = np.arange(len(arrival))
     return place[sync], kept
 
 
@@ -146,57 +150,28 @@ def _last_and_root(trace: Trace, number: np.ndarray, kept: np.ndarray, arrive: n
     return last, root
 
 
-def _speakers(trace: Trace, number: np.ndarray, kept: np.ndarray, n: int) -> np.ndarray:
-    event = np.full(n, -1)
-    event[number[::-1]] = kept[::-1]
-    sends = trace.where(op=MESSAGES[0])[kept]
-    event[number[sends]] = kept[sends]
-    return event
-
-
-def _passes_of(trace: Trace, event: np.ndarray) -> np.ndarray:
-    keys = np.stack([trace.events[name][event] for name in ("phase", "step", "micro_batch")])
-    return np.cumsum((np.diff(keys, axis=1, prepend=keys[:, :1]) != 0).any(axis=0))
-
-
-def _passes(trace: Trace, event: np.ndarray, pass_of: np.ndarray, cell: np.ndarray,
+def _passes(trace: Trace, numbers: PassNumbers, pass_of: np.ndarray, cell: np.ndarray,
             arrive: np.ndarray) -> tuple[np.ndarray, PassColumns]:
     """When each rank began each pass, (passes, ranks); and the passes."""
     first = np.flatnonzero(np.diff(pass_of, prepend=-1))
-    count = np.diff(first, append=len(event))
+    count = np.diff(first, append=len(pass_of))
     n, lanes = len(first), cell.shape[1]
     latest = np.iinfo(np.int64).max
     begins, ends = np.full((n, lanes), latest), np.zeros(n, np.int64)
     there, ranks = np.nonzero(cell >= 0)
     np.minimum.at(begins, (pass_of[there], ranks), arrive[cell[there, ranks]])
     np.maximum.at(ends, pass_of[there], trace.events["leave"][cell[there, ranks]])
-    phase, step = trace.events["phase"][event[first]], trace.events["step"][event[first]]
-    micro_batch = trace.events["micro_batch"][event[first]]
     marks = trace.marks
     if n and len(marks["rank"]):
-        owner = _pass_of_marks(marks, phase, step, micro_batch, begins.min(axis=1, initial=latest))
+        owner = numbers.owner(marks["phase"], marks["step"], marks["micro_batch"], marks["leave"])
         fits = (owner >= 0) & (marks["rank"] < lanes)
         np.minimum.at(begins, (owner[fits], marks["rank"][fits]), marks["enter"][fits])
         np.maximum.at(ends, owner[fits], marks["leave"][fits])
     begin = begins.min(axis=1, initial=latest)
     begin = np.where(begin == latest, 0, begin)
     begins = np.where(begins == latest, begin[:, None], begins)
-    return begins, PassColumns(phase, step, first, count, begin, np.maximum(ends, begin))
-
-
-def _pass_of_marks(marks: dict[str, np.ndarray], phase: np.ndarray, step: np.ndarray, micro_batch: np.ndarray,
-                   begin: np.ndarray) -> np.ndarray:
-    """The pass that each mark belongs to: of those with its phase, step and micro-batch the last begun; -1: none."""
-    key = codes(np.concatenate([marks["phase"], phase]), np.concatenate([marks["step"], step]),
-                np.concatenate([marks["micro_batch"], micro_batch]))
-    time = codes(np.concatenate([marks["leave"], begin]))
-    place = key * (int(time.max()) + 1) + time
-    of_mark, of_pass = place[:len(marks["rank"])], place[len(marks["rank"]):]
-    order = np.argsort(of_pass, kind="stable")
-    found = np.searchsorted(of_pass[order], of_mark, side="right") - 1
-    owner = order[np.maximum(found, 0)]
-    same = key[len(marks["rank"]):][owner] == key[:len(marks["rank"])]
-    return np.where((found >= 0) & same, owner, -1)
+    return begins, PassColumns(numbers.phase, numbers.step, numbers.micro_batch, first, count, begin,
+                               np.maximum(ends, begin))
 
 
 def _ends_before(trace: Trace, arrive: np.ndarray, checks: np.ndarray) -> np.ndarray:

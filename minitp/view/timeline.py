@@ -1,10 +1,14 @@
-"""The Timeline page's numbers: every token in one overview, some tokens in detail, and who kept the others waiting."""
+"""The Timeline page's numbers: every pass in one overview, some passes in detail, and who kept the others waiting.
+
+A pass of a generation is a token to its reader; those of a training step are forward, backward and optimizer.
+"""
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitp.trace.summary import arrivals
-from minitp.trace.timeline import Timeline
+from minitp.trace.summary import STEP, arrivals
+from minitp.trace.timeline import Spent, Timeline
 from minitp.trace.wording import count, duration, plain, share
 from minitp.view.passes import Pass, Passes
 from minitp.view.replay import Replay
@@ -16,26 +20,31 @@ KINDS = ("computing", "waiting", "moving")
 COMPUTING, WAITING, MOVING = range(3)
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True)
+class Group(Spent):
     """One bar of the overview: a pass, or several in a row where there are too many; ns per pass."""
     name: str
-    first: int                      # index among the tokens
+    first: int                      # index among the passes but for loading
     last: int
     word: str
+    phase: str                      # "": of several
     begin: int
-    computing: float
-    waiting: float
-    moving: float
 
-    @property
-    def time(self) -> float:
-        return self.computing + self.waiting + self.moving
+
+class Block(NamedTuple):
+    """A pass of the detail; ns since the detail's begin. `label` is short: the phase and the micro-batch."""
+    name: str
+    label: str
+    phase: str
+    start: int
+    length: int
 
 
 class Bars(NamedTuple):
     """The detail, one entry per bar; times in ns since `begin`.
 
-    event is the number of the event that the bar belongs to, or leads to (-1: its pass ends).
+    event is the number of the event that the bar belongs to, or leads to (-1: its pass ends); blocks are the passes,
+    of a generation none: its passes are all of one kind.
     """
     begin: int
     lanes: list[int]
@@ -45,41 +54,49 @@ class Bars(NamedTuple):
     length: np.ndarray
     event: np.ndarray
     notes: list[str]
+    blocks: list[Block]
 
     def __len__(self) -> int:
         return len(self.rank)
 
 
-def overview(tokens: list[Pass]) -> tuple[list[Group], str]:
-    """A bar of three parts per token, and a note where some had to share one."""
-    each = -(-len(tokens) * len(KINDS) // MOST_BARS) or 1
-    groups = [_group(tokens[first:first + each], first) for first in range(0, len(tokens), each)]
-    note = "" if each == 1 else (f"{len(tokens):,} tokens are more than one chart can show: each bar is the mean of "
-                                 f"{each} tokens in a row.")
+def overview(rows: list[Pass], unit: str = "token") -> tuple[list[Group], str]:
+    """A bar of three parts per pass, and a note where some had to share one."""
+    each = -(-len(rows) * len(KINDS) // MOST_BARS) or 1
+    groups = [_group(rows[first:first + each], first) for first in range(0, len(rows), each)]
+    note = "" if each == 1 else (f"{count(len(rows), unit)} are more than one chart can show: each bar is the mean of "
+                                 f"{count(each, unit)} in a row.")
     return groups, note
 
 
 def _group(passes: list[Pass], first: int) -> Group:
     one = passes[0]
     name = one.name if len(passes) == 1 else f"{one.name} to {passes[-1].name}"
-    means = (sum(getattr(row, kind) for row in passes) / len(passes) for kind in KINDS)
-    return Group(name, first, first + len(passes) - 1, " ".join(row.word for row in passes[:8]).strip(), one.begin,
-                 *means)
+    means = {kind: sum(getattr(row, kind) for row in passes) / len(passes) for kind in KINDS}
+    return Group(name, first, first + len(passes) - 1, " ".join(row.word for row in passes[:8]).strip(),
+                 one.phase if len({row.phase for row in passes}) == 1 else "", one.begin, **means)
 
 
 def fits(passes: Passes, first: int) -> int:
-    """How many tokens from the one at index `first` on fit into one detailed picture; at least one."""
+    """How many passes from the one at index `first` on fit into one detailed picture; at least one."""
     lanes = min(len(passes.trace.ranks), MOST_LANES)
-    bars = np.cumsum([len(KINDS) * (row.sync_points + 1) * lanes for row in passes.tokens[first:]])
+    bars = np.cumsum([len(KINDS) * (row.sync_points + 1) * lanes for row in passes.work[first:]])
     return max(int(np.searchsorted(bars, MOST_BARS, side="right")), 1)
 
 
+def step_from(passes: Passes, first: int) -> int:
+    """How many passes from index `first` on are of the same training step; 1 for any other pass."""
+    rows = passes.work[first:]
+    others = (n for n, row in enumerate(rows) if row.phase not in STEP or row.step != rows[0].step)
+    return max(next(others, len(rows)), 1)
+
+
 def detail(passes: Passes, first: int, last: int) -> Bars:
-    """Every compute, wait and move of the tokens at index first … last, of the first MOST_LANES ranks.
+    """Every compute, wait and move of the passes at index first … last, of the first MOST_LANES ranks.
 
     More than MOST_BARS bars are thinned: the shortest are left out, with a note that says so.
     """
-    chosen = passes.tokens[first:last + 1]
+    chosen = passes.work[first:last + 1]
     begin = min((row.begin for row in chosen), default=0)
     lanes = passes.trace.ranks[:MOST_LANES]
     wanted = np.zeros(len(passes.rows) + 1, bool)                  # the last place is for "no pass", number -1
@@ -98,7 +115,10 @@ def detail(passes: Passes, first: int, last: int) -> Bars:
     if len(lanes) < len(passes.trace.ranks):
         notes.append(f"The first {len(lanes)} of {count(len(passes.trace.ranks), 'rank')} are drawn.")
     rank, kind, start, length, event = (column[keep] for column in columns)
-    return Bars(begin, lanes, rank, kind, start, length, event, notes)
+    blocks = [Block(row.name, row.phase + ("" if row.micro_batch is None else f" {row.micro_batch + 1}"), row.phase,
+                    row.begin - begin, row.end - row.begin)
+              for row in (chosen if passes.unit == "pass" else ())]
+    return Bars(begin, lanes, rank, kind, start, length, event, notes, blocks)
 
 
 def _thinned(length: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -112,24 +132,24 @@ def _thinned(length: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 
 def modeled_groups(replay: Replay) -> list[Group]:
-    """The overview of a replay: the same tokens, with the model's waiting and moving."""
+    """The overview of a replay: the same passes, with the model's waiting and moving."""
     return overview(replay.passes)[0]
 
 
 def mean_of(replay: Replay) -> Group:
-    """All tokens of a replay as one bar: means over the tokens."""
+    """All passes of a replay as one bar: means over the passes."""
     return _group(replay.passes, 0)
 
 
 def modeled_detail(passes: Passes, replay: Replay, index: int) -> Bars:
-    """The token at `index` as the replay has it, in lanes like `detail`.
+    """The pass at `index` as the replay has it, in lanes like `detail`.
 
     What a rank does by itself before a sync is drawn as one bar, from its sync before on.
     """
     events, lanes = passes.trace.events, passes.trace.ranks[:MOST_LANES]
     owner = events["rank"][replay.event]
     before = np.where(np.diff(owner, prepend=-1) == 0, np.concatenate([[0.0], replay.leave[:-1]]), 0.0)
-    number = passes.tokens[index].number
+    number = passes.work[index].number
     mine = np.flatnonzero((passes.of_event[replay.event] == number) & np.isin(owner, lanes))
     begin = float(before[mine].min(initial=np.inf)) if len(mine) else 0.0
     enter, ready, leave = (column[mine] for column in (replay.enter, replay.ready, replay.leave))
@@ -138,7 +158,7 @@ def modeled_detail(passes: Passes, replay: Replay, index: int) -> Bars:
                np.concatenate([enter - before[mine], ready - enter, leave - ready]), np.tile(replay.event[mine], 3)]
     keep, notes = _thinned(columns[3])
     rank, kind, start, length, event = (column[keep] for column in columns)
-    return Bars(int(begin), lanes, rank, kind, start, length, event, notes)
+    return Bars(int(begin), lanes, rank, kind, start, length, event, notes, [])
 
 
 def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
@@ -203,8 +223,12 @@ def straggler_line(rows: list[Straggler]) -> str:
 
 
 def share_line(passes: Passes) -> str:
-    """How the time of all tokens was spent."""
-    tokens = passes.tokens
-    whole = sum(row.time for row in tokens)
-    parts = [f"{kind} {share(sum(getattr(row, kind) for row in tokens), whole)}" for kind in KINDS]
-    return f"{count(len(tokens), 'pass')} on {count(len(passes.trace.ranks), 'rank')}: {', '.join(parts)} of the time."
+    """How the time of all passes was spent; in training also by phase."""
+    rows, by_phase = passes.work, dict[str, float]()
+    whole = sum(row.time for row in rows)
+    for row in rows:
+        by_phase[row.phase] = by_phase.get(row.phase, 0.0) + row.time
+    parts = [f"{kind} {share(sum(getattr(row, kind) for row in rows), whole)}" for kind in KINDS]
+    phases = [f"{phase} {share(time, whole)}" for phase, time in by_phase.items() if phase in STEP]
+    return (f"{count(len(rows), 'pass')} on {count(len(passes.trace.ranks), 'rank')}: {', '.join(parts)} of the time."
+            + (f" By phase: {', '.join(phases)}." if phases else ""))

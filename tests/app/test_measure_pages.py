@@ -47,7 +47,7 @@ def test_the_timeline_of_a_run(opened, runs, tiny_trace):
     assert view.straggler_line(view.came_last(Timeline.of(tiny_trace))) in said(app)
     assert len(app.get("plotly_chart")) == 5 and len(app.expander) >= 5        # every chart can be read as text
     assert "stops paying" in said(app) or "it pays up to" in said(app)
-    app.slider(key="timeline_first").set_value(3).run(timeout=30)
+    app.slider(key="timeline_first_token").set_value(3).run(timeout=30)
     assert not app.exception and app.query_params["token"] == "2"
     app.select_slider(key="timeline_link").set_value("NVLink").run(timeout=30)
     assert not app.exception and "NVLink: 1.5 µs per message" in said(app)
@@ -57,7 +57,7 @@ def test_the_timeline_of_a_run(opened, runs, tiny_trace):
 def test_a_token_in_the_address(opened, runs, tiny_trace, token, shown, told):
     tiny_trace.write(runs / "tiny.json")
     app = opened("timeline", run="tiny.json", token=token)
-    assert app.slider(key="timeline_first").value == shown
+    assert app.slider(key="timeline_first_token").value == shown
     assert len([one for one in app.info if "`token`" in one.value]) == told
 
 

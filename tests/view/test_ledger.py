@@ -9,6 +9,7 @@ import pytest
 
 from minitp.trace import Timeline, Trace
 from minitp.trace.predict import GenerationPlan, predict
+from minitp.trace.summary import summarize, working_phases
 from minitp.view import ledger as view
 from minitp.view.figures.ledger import sites_figure
 from minitp.view.ledger import Ledger
@@ -89,8 +90,10 @@ def test_skipped_syncs_are_no_sync_points_that_were_made():
 def test_waiting_and_rows_are_the_summary(real):
     found = Ledger.of(Timeline.of(real))
     assert [row.key for row in found.per_phase] == ["load", "prefill", "decode"]
-    rows, note = found.per_token
-    assert [row.key for row in rows] == ["load", "prefill 0", "decode 1", "decode 2"] and not note
+    rows, note = found.per_pass
+    assert [row.key for row in rows] == ["load", "prompt → first token", "token 2", "token 3"] and not note
+    assert [vars(row) | {"key": ""} for row in rows] == [
+        vars(row) | {"key": ""} for row in summarize(found.timeline, "token", phases=working_phases(found.timeline))]
     sites, _ = found.per_site
     assert [row.time for row in sites] == sorted((row.time for row in sites), reverse=True)
     assert len(sites_figure(sites).data) == 3
@@ -100,7 +103,7 @@ def test_waiting_and_rows_are_the_summary(real):
 def test_many_rows_are_cut_with_a_note(monkeypatch):
     monkeypatch.setattr(view, "MOST_ROWS", 10)
     found = Ledger.of(Timeline.of(all_reduces([[1, 2]] * 20, [5] * 20, per_pass=1)))
-    rows, note = found.per_token
+    rows, note = found.per_pass
     assert len(rows) == 10 and "first 10 of 20" in note
 
 
@@ -108,7 +111,8 @@ def test_the_downloads_open(real):
     assert Trace.parse(real.to_bytes(zipped=True)).to_plain() == real.to_plain()
     assert Trace.parse(real.to_bytes()).run == real.run
     shown = json.loads(gzip.decompress(view.chrome_file(real)))
-    assert {row["cat"] for row in shown["traceEvents"] if row["ph"] == "X"} == {"compute", "wait", "move"}
+    assert {row["cat"] for row in shown["traceEvents"] if row["ph"] == "X"} == {
+        "phase", "compute", "wait", "move"}
     rows = list(csv.DictReader(io.StringIO(view.csv_file(real).decode())))
     assert len(rows) == len(real)
     assert [int(row["waiting"]) for row in rows] == Timeline.of(real).waiting.tolist()

@@ -54,7 +54,7 @@ def test_computing_is_kept_and_moving_is_the_model(real):
     made = replay(Script.of(real), link)
     events = real.trace.events
     for index, row in enumerate(made.passes):
-        assert row.computing == real.tokens[index].computing
+        assert row.computing == real.work[index].computing
         syncs = np.flatnonzero((real.of_event == row.number) & (real.trace.words("plane") != "control")
                                & (events["rank"] == 0))
         price = sum(best(real.trace.event(i).op, 3, real.trace.event(i).payload, link)[1] for i in syncs.tolist())

@@ -39,16 +39,16 @@ def test_a_pass_has_the_times_of_the_summary(real):
 
 
 def test_loading_is_no_token(real):
-    assert real.rows[0].phase == "load" and [row.name for row in real.tokens] == [
+    assert real.rows[0].phase == "load" and [row.name for row in real.work] == [
         "prompt → first token", "token 2", "token 3"]
-    assert [row.number for row in real.tokens] == [1, 2, 3]
+    assert [row.number for row in real.work] == [1, 2, 3]
     assert all(row.begin < row.end for row in real.rows)
 
 
 def test_bars_of_a_token_are_its_times_and_do_not_overlap(real):
     bars = view.detail(real, 1, 1)
     for kind, word in enumerate(view.KINDS):
-        assert bars.length[bars.kind == kind].sum() == pytest.approx(getattr(real.tokens[1], word) * 3, abs=1)
+        assert bars.length[bars.kind == kind].sum() == pytest.approx(getattr(real.work[1], word) * 3, abs=1)
     for rank in bars.lanes:
         mine = bars.rank == rank
         order = np.argsort(bars.start[mine], kind="stable")
@@ -57,7 +57,7 @@ def test_bars_of_a_token_are_its_times_and_do_not_overlap(real):
 
 
 def test_every_bar_says_who_what_and_where(real):
-    bars = view.detail(real, 0, len(real.tokens) - 1)
+    bars = view.detail(real, 0, len(real.work) - 1)
     texts = view.hover_texts(real, bars)
     assert len(texts) == len(bars) and all(text.startswith("rank ") for text in texts)
     wait = int(np.flatnonzero(bars.kind == view.WAITING)[0])
@@ -89,7 +89,7 @@ def test_more_ranks_than_lanes_are_said():
 def test_the_overview_joins_tokens_where_they_are_too_many():
     own = [[10, 20]] * 4000
     passes = Passes(Timeline.of(all_reduces(own, [5] * 4000, per_pass=1)))
-    groups, note = view.overview(passes.tokens)
+    groups, note = view.overview(passes.work)
     assert len(groups) * 3 <= view.MOST_BARS and "mean of 3 tokens" in note
     assert (groups[0].first, groups[0].last, groups[-1].last) == (0, 2, 3999)
     assert groups[7].waiting == pytest.approx(5) and groups[7].computing == pytest.approx(15)
@@ -133,7 +133,7 @@ def test_words_of_a_stranger_stay_words():
     passes = Passes(Timeline.of(trace))
     bars = view.detail(passes, 0, 0)
     for figure in (lanes_figure(bars, view.hover_texts(passes, bars)),
-                   overview_figure(view.overview(passes.tokens)[0])):
+                   overview_figure(view.overview(passes.work)[0])):
         shown = figure.to_json()
         assert "&lt;a href" in shown and "<a href" not in shown and "hovertemplate" not in str(figure.data)
 
@@ -146,15 +146,15 @@ def test_words_of_a_stranger_stay_words():
     Trace.of([event(3, 0, 5, 5)], run=RUN)])
 def test_odd_traces_have_a_picture_or_none(trace):
     passes = Passes(Timeline.of(trace))
-    groups, note = view.overview(passes.tokens)
+    groups, note = view.overview(passes.work)
     assert overview_figure(groups) is not None and not note
-    if passes.tokens:
+    if passes.work:
         bars = view.detail(passes, 0, 0)
         assert lanes_figure(bars, view.hover_texts(passes, bars)) is not None
 
 
 def test_charts_stay_below_the_limit(long):
-    groups, _ = view.overview(long.tokens)
+    groups, _ = view.overview(long.work)
     bars = view.detail(long, 0, 29)
     for figure in (overview_figure(groups), panels_figure(groups, groups, "a link"),
                    lanes_figure(bars, view.hover_texts(long, bars))):

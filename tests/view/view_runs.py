@@ -11,6 +11,7 @@ from minitp.view.reading import PlayReader
 from minitp.view.watch import play
 from minitp.weights import load_weights
 from tests.families import FAMILIES, source_of
+from tests.train.training_runs import traced
 
 
 def record(comm, family: str, embedding: str, load: str, gathered: bool, prompts, tokens: int) -> Trace | None:
@@ -41,6 +42,16 @@ def run(family: str = "llama", ranks: int = 3, *, embedding: str = "vocab", load
     traces = launch(lambda comm: record(comm, family, embedding, load, gathered, prompts, tokens), ranks,
                     world="threads", recorder=lambda rank: Recorder(rank, keep_values=values))
     return traces[0]
+
+
+@cache
+def training(ranks: int = 3, **options) -> Trace:
+    """A trace of training steps on threads, with an evaluation and a sample between them; not to be changed."""
+    def recorded(comm) -> Trace | None:
+        align_clocks(comm)
+        return traced(comm, between=True, **options)
+
+    return launch(recorded, ranks, world="threads", recorder=Recorder)[0]
 
 
 def read(trace: Trace, **window) -> PlayReader:

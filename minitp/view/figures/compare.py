@@ -11,7 +11,7 @@ from minitp.view.timeline import KINDS
 
 
 def times_figure(entries: Sequence[Entry], *, ink: str = INK["light"]) -> go.Figure:
-    """A token's time per number of ranks, in parts; shares where some ranks were threads, whose times are no speed."""
+    """A token's or step's time per number of ranks, in parts; shares where some ranks were threads: no speed."""
     shares = not all(entry.is_speed for entry in entries)
     factor, unit = unit_for(max((entry.parts for entry in entries), default=0))
     figure = go.Figure()
@@ -19,13 +19,14 @@ def times_figure(entries: Sequence[Entry], *, ink: str = INK["light"]) -> go.Fig
         times = [getattr(entry, word) for entry in entries]
         heights = [100 * t / (entry.parts or 1) if shares else t / factor
                    for t, entry in zip(times, entries, strict=True)]
-        texts = [f"{word}: {share(t, entry.parts)}" + ("" if shares else f", {duration(t)} per token")
+        texts = [f"{word}: {share(t, entry.parts)}" + ("" if shares else f", {duration(t)} per {entry.unit}")
                  for t, entry in zip(times, entries, strict=True)]
         figure.add_bar(x=_names(entries), y=heights, name=word, marker=marker(kind, GREY, ink), hovertext=texts,
                        hoverinfo="text")
     laid_out(figure, 320, barmode="stack")
     figure.update_xaxes(title="ranks", type="category", fixedrange=True)
-    figure.update_yaxes(title="% of a token's time" if shares else f"{unit} per token", rangemode="tozero")
+    what = entries[0].unit if entries else "token"
+    figure.update_yaxes(title=f"% of a {what}'s time" if shares else f"{unit} per {what}", rangemode="tozero")
     return figure
 
 

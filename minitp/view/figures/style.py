@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from minitp.trace.wording import plain
-from minitp.view.colors import GREY
+from minitp.view.colors import GREY, with_opacity
 from minitp.view.timeline import MOVING, WAITING
 
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
@@ -28,6 +28,14 @@ def marker(kind: int, color: str, ink: str) -> dict[str, Any]:
         return {"color": ink, "line": {"width": 0.5, "color": GREY}}
     pattern = {"shape": "/", "size": 5, "solidity": 0.35, "fillmode": "replace", "fgcolor": color}
     return {"color": color, "line": {"width": 0}} | ({"pattern": pattern} if kind == WAITING else {})
+
+
+TONES = {"forward": 0.2, "evaluate": 0.2, "backward": 0.5, "optimizer": 0.8}
+
+
+def phase_marker(phase: str) -> dict[str, Any]:
+    """How a phase of a training step looks: a gray of its own, outlined; other phases are the lightest."""
+    return {"color": with_opacity(GREY, TONES.get(phase, 0.08)), "line": {"width": 1, "color": GREY}}
 
 
 def laid_out(figure: go.Figure, height: int, *, legend: int = 1, **layout: Any) -> go.Figure:

@@ -53,5 +53,5 @@ function hatchPattern(parent, look) {
   svgNode(pattern, "rect", { width: 1.5, height: 6, fill: look.gray });
 }
 
-/** An arrow head of 6 px that points right. */
-const arrowHead = (x, y) => `M${x - 6} ${y - 4}L${x} ${y}L${x - 6} ${y + 4}Z`;
+/** An arrow head of 6 px that points right, or left. */
+const arrowHead = (x, y, left = false) => (([back]) => `M${back} ${y - 4}L${x} ${y}L${back} ${y + 4}Z`)([x + (left ? 6 : -6)]);
