@@ -88,6 +88,8 @@ class Teller:
     def _write_trace(self, start: Row) -> Trace | None:
         """The events of all ranks, and in the header what the closed form needs to foretell them. On rank 0 it is
         returned, if there is to be one."""
+        from minitp.tokenizer import piece
+        from minitp.trace.kept import named_tokens
         from minitp.trace.merge import collect, run_info
         training, run = self.run.training, self.run
         if self.options.trace is None:
@@ -101,5 +103,7 @@ class Teller:
         info = run_info(training.group, **described, losses=training.losses, trained_on=start["text"])
         trace = collect(training.group, recorder, info)
         if trace is not None:
+            if run.tokenizer is not None and self.options.values:
+                trace.run["words"] = {str(token): piece(run.tokenizer, token) for token in named_tokens(trace)}
             trace.write(Path(self.options.trace).expanduser())
         return trace
