@@ -66,8 +66,7 @@ class Teller:
         log.write(start)
         if self.options.as_json:
             return None, log
-        display = Display(sys.stdout, start["steps"], start["step"], False if self.options.show_comm else
-                          self.options.bar)
+        display = Display(sys.stdout, start["steps"], start["step"], self.options.bar)
         display.say(head(start))
         return display, log
 
