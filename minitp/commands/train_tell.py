@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from minitp.commands.train_display import Display, head, tail
 from minitp.commands.train_run import Run
 from minitp.environment import is_unicode
-from minitp.trace.file import Trace
-from minitp.trace.live import ShowPasses
 from minitp.trace.predict_training import TrainingPlan
 from minitp.train.log import RunLog, take_back
 from minitp.train.loop import StepCounter
 
 if TYPE_CHECKING:
     from minitp.commands.train import TrainOptions
+    from minitp.trace.file import Trace
 
 Row = dict[str, Any]
 
@@ -43,10 +42,7 @@ class Teller:
                 display.show(row)
         if display is not None:
             display.finish()
-        trace = self._write_trace(start)
-        listener = self.run.training.group.recorder.listener
-        if isinstance(listener, StepCounter) and isinstance(listener.then, ShowPasses):
-            listener.then.finish(trace)
+        self._show_waits(self._write_trace(start))
         end = self._end_row(start, time.perf_counter() - begin)
         if log is not None:
             log.write(end)
@@ -82,7 +78,14 @@ class Teller:
                 "checkpoint": self.last.get("checkpoint", {}).get("folder"),
                 "prompt": self.run.config.run.sample_prompt, "folder": start["folder"]}
 
-    def _write_trace(self, start: Row) -> Trace | None:
+    def _show_waits(self, trace: "Trace | None") -> None:
+        """The last lines of --show-comm, where it was asked for."""
+        from minitp.trace.live import ShowPasses
+        listener = self.run.training.group.recorder.listener
+        if isinstance(listener, StepCounter) and isinstance(listener.then, ShowPasses):
+            listener.then.finish(trace)
+
+    def _write_trace(self, start: Row) -> "Trace | None":
         """The events of all ranks, and in the header what the closed form needs to foretell them. On rank 0 it is
         returned, if there is to be one."""
         from minitp.trace.merge import collect, run_info
