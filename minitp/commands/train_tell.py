@@ -26,6 +26,7 @@ class Teller:
         self.run, self.options, self.speaks = run, options, run.training.group.rank == 0
         self.last: dict[str, Row] = {}                         # the newest row of each kind
         self.first_loss: float | None = None
+        self.trace: Trace | None = None
 
     def tell(self) -> Row:
         """The whole run; its last row."""
@@ -42,7 +43,8 @@ class Teller:
                 display.show(row)
         if display is not None:
             display.finish()
-        self._show_waits(self._write_trace(start))
+        self._write_trace(start)
+        self._show_waits()
         end = self._end_row(start, time.perf_counter() - begin)
         if log is not None:
             log.write(end)
@@ -78,20 +80,12 @@ class Teller:
                 "checkpoint": self.last.get("checkpoint", {}).get("folder"),
                 "prompt": self.run.config.run.sample_prompt, "folder": start["folder"]}
 
-    def _show_waits(self, trace: "Trace | None") -> None:
-        """The last lines of --show-comm, where it was asked for."""
-        from minitp.trace.live import ShowPasses
-        listener = self.run.training.group.recorder.listener
-        if isinstance(listener, StepCounter) and isinstance(listener.then, ShowPasses):
-            listener.then.finish(trace)
-
-    def _write_trace(self, start: Row) -> "Trace | None":
-        """The events of all ranks, and in the header what the closed form needs to foretell them. On rank 0 it is
-        returned, if there is to be one."""
+    def _write_trace(self, start: Row) -> None:
+        """The events of all ranks, and in the header what the closed form needs to foretell them."""
         from minitp.trace.merge import collect, run_info
         training, run = self.run.training, self.run
         if self.options.trace is None:
-            return None
+            return
         plan = TrainingPlan(run.placement, str(training.learner.passes.dtype), training.segments,
                             run.config.train.recompute)
         described = plan.to_run()
@@ -102,4 +96,11 @@ class Teller:
         trace = collect(training.group, recorder, info)
         if trace is not None:
             trace.write(Path(self.options.trace).expanduser())
-        return trace
+        self.trace = trace
+
+    def _show_waits(self) -> None:
+        """The last lines of --show-comm, where it was asked for."""
+        from minitp.trace.live import ShowPasses
+        listener = self.run.training.group.recorder.listener
+        if isinstance(listener, StepCounter) and isinstance(listener.then, ShowPasses):
+            listener.then.finish(self.trace)
