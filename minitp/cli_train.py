@@ -108,7 +108,7 @@ def train(
              "run": {"folder": out, "save_every": save_every, "evaluate_every": evaluate_every,
                      "sample_every": sample_every, "sample_prompt": sample_prompt}}
     options = TrainOptions(None if config is None else str(config), plain_settings(given), tuple(set_ or ()), resume,
-                           trace, values, trace_steps, show_comm, json, False if show_comm else progress)
+                           trace, values, trace_steps, show_comm, json, progress)
     on_ranks(lambda group: train_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
              checked=checked, recorder=options.recorder)
 
