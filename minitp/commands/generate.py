@@ -24,7 +24,7 @@ from minitp.trace.recorder import Recorder
 from minitp.trace.wording import count, sites_in_words
 
 if TYPE_CHECKING:
-    from minitp.tokenizer import ByteTokenizer
+    pass
 
 
 @dataclass(frozen=True)
