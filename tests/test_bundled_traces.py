@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from minitp.trace import Trace, compare
-from minitp.trace.kept import best_tokens
+from minitp.trace.kept import named_tokens
 from minitp.trace.predict import GenerationPlan, TrainingPlan, plan_from_run, predict
 from tests.make_bundled_traces import FOLDER, MOST_BYTES, RUNS, dullest
 
@@ -58,7 +58,7 @@ def test_they_hold_what_a_picture_of_each_pass_needs(trace):
 def test_their_words_are_there(trace):
     assert len(trace.run["prompt_pieces"][0]) == len(trace.run["prompts"]) == trace.row + 1
     assert len(trace.run["pieces"][0]) == len(trace.run["tokens"])
-    assert set(trace.run["words"]) == {str(token) for token in best_tokens(trace)} >= set(map(str, trace.run["tokens"]))
+    assert set(trace.run["words"]) == {str(token) for token in named_tokens(trace)} >= set(map(str, trace.run["tokens"]))
     assert not [word for word in trace.strings if word.startswith("/")]
 
 

@@ -1,4 +1,5 @@
 """`minitp train`: the settings checked, the model, the text and the optimizer put together, and the run shown."""
+import sys
 import tomllib
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ class TrainOptions:
     trace: str | None = None
     values: bool = False
     trace_steps: int | None = None
+    show_comm: bool = False
     as_json: bool = False
     bar: bool | None = None
 
@@ -63,8 +65,10 @@ class TrainOptions:
 
     def recorder(self, rank: int) -> Recorder:
         """Rank r's recorder: it counts, and keeps events only for a trace."""
+        from minitp.trace.live import ShowPasses
         from minitp.train.loop import StepCounter
-        return Recorder(rank, keep_events=self.trace is not None, keep_values=self.values, listener=StepCounter())
+        show = ShowPasses(sys.stderr) if self.show_comm and rank == 0 else None
+        return Recorder(rank, keep_events=self.trace is not None, keep_values=self.values, listener=StepCounter(show))
 
 
 def setting(text: str) -> dict[str, dict[str, Any]]:

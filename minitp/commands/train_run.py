@@ -37,6 +37,7 @@ class Run:
     placement: Placement
     folder: Path
     resumed: bool = False
+    tokenizer: ByteTokenizer | None = None                       # on rank 0
 
     def start_row(self) -> dict[str, Any]:
         """What the log says first."""
@@ -81,7 +82,7 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
         done = 0 if checkpoint is None else checkpoint.step
         training = Training(config, learner, corpus, _saver(config, folder, learner, corpus, tokenizer), tuple(prompt),
                             None if tokenizer is None else tokenizer.decode, done, traced(done, config.train.steps))
-        yield Run(config, training, corpus, learner.model.placement, folder, resume)
+        yield Run(config, training, corpus, learner.model.placement, folder, resume, tokenizer)
 
 
 def new_learner(group: Communicator, config: TrainConfig) -> tuple[Learner, Corpus]:

@@ -72,7 +72,7 @@ class VocabParallelCrossEntropy:
         """The gradient of `scale` · total at this rank's logits: softmax − (smoothed) target, 0 for ignored tokens.
 
         `scale` is 1 / the number of tokens that count in the whole step, so that micro-batches just add up. The saved
-        exponentials become the gradient in place, so this is called once.
+        exponentials become the gradient in place, so this is called once: a second call finds nothing saved.
         """
         kept = ctx.kept[self.site]
         counted, mine, rows = self._targets(kept["targets"])
@@ -82,6 +82,7 @@ class VocabParallelCrossEntropy:
         at = tuple(ctx.arrays.from_host(i) for i in mine)
         dz[(*at, ctx.arrays.from_host(rows))] -= 1 - self.smoothing
         dz *= ctx.arrays.from_host((counted * scale).astype(dz.dtype))[..., None]
+        ctx.kept.drop(self.site)
         return dz
 
     def _own_part(self, logits: Logits) -> Any:

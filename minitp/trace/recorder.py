@@ -133,11 +133,20 @@ class Recorder:
             from minitp.trace.values import matrix
             self.weights.append((Weight(self.rank, name), matrix(arrays.to_host(part))))
 
-    def keep_update(self, parameter: str, name: str, part: Any, arrays: "Arrays") -> None:
-        """What a step has of this rank's part of a matrix: its gradient, a moment, its change. As maxima by block."""
+    @property
+    def keeps_values(self) -> bool:
+        """Whether arrays are kept just now."""
+        return self._keeps()
+
+    def keep_update(self, step: int, parameter: str, name: str, part: Any, arrays: "Arrays") -> None:
+        """What the optimizer's phase of a step has of this rank's part of a matrix: its gradient, a moment, its change.
+
+        As maxima by block. It may be called outside the phase.
+        """
         if self._keeps():
             from minitp.trace.values import matrix
-            self.keep_inner(parameter, name, matrix(arrays.to_host(part), whole_up_to=0))
+            self.inner.append((Inner(self.rank, "optimizer", step, parameter, name),
+                               matrix(arrays.to_host(part), whole_up_to=0)))
 
     def _condense(self) -> None:
         """Large copies become their maxima, so that a long run with values fits into memory."""

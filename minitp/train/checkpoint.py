@@ -3,7 +3,7 @@
     run/
       step-00000020/             complete, or not there: written under another name, brought to disk, then renamed
         config.json              with model.safetensors (and tokenizer.json, where there is one) an ordinary Hugging
-        model.safetensors        Face folder: `minitp generate -m run/step-00000020`
+        model.safetensors        Face folder: `minitp generate -m run/step-00000020`; of bf16 the rounded weights
         optimizer.safetensors    m.NAME, v.NAME (in bf16 training master.NAME too) of each parameter, whole tensors
         training.json            the step, the placement it was written from, the run's own state (seeds, data
                                  position, …), and the size and SHA-256 of every other file

@@ -4,7 +4,6 @@ A comparison with one rank can't find what both share (a residual dropped in bac
 """
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from minitp.layers import attention
@@ -49,26 +48,25 @@ def test_every_part_of_every_family(family, n, embedding):
 def test_queries_that_attend_in_pieces(n, monkeypatch):
     """A long prompt's backward adds the pieces' gradients of keys and values up."""
     monkeypatch.setattr(attention, "QUERIES", 2)
-    for family in ("llama", "parallel"):
-        check(n, family, names=["attention"])
-        check(n, family, names=["attention"], recompute="selective", dropout=0.3)
+    check(n, "llama", names=["attention"])
+    check(n, "parallel", names=["attention"], recompute="selective", dropout=0.3)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@pytest.mark.parametrize(("n", "vocab"), [(1, 7), (2, 7), (4, 7), (4, 3), (5, 3), (5, 5)])
+@pytest.mark.parametrize(("n", "vocab"), [(1, 7), (2, 7), (4, 7), (5, 3)])
 def test_the_loss(n, vocab, smoothing):
     """A17: an odd vocabulary, a rank without any of it; at every logit."""
     config = replace(FAMILIES["mqa"], vocab=vocab)
-    ranks = run_threads(differences, n, config=config.to_dict(), names=["loss"], smoothing=smoothing, every=1000)
+    ranks = run_threads(differences, n, config=config.to_dict(), names=["loss"], smoothing=smoothing, every=70)
     assert wrong(ranks, Placement(config, n)) == []
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-@pytest.mark.parametrize(("family", "n"), [("llama", 4), ("gpt2-gelu", 3)])
+@pytest.mark.parametrize(("family", "n", "recompute"), [
+    ("llama", 4, "none"), ("llama", 2, "full"), ("gpt2-gelu", 3, "selective"), ("parallel", 2, "full")])
 def test_with_dropout_and_recomputation(family, n, recompute):
     """A mask that is drawn by where it belongs is a constant: forward and backward, and a second forward, meet the
     same one."""
-    check(n, family, names=["attention", "block", "model"], dropout=0.4, recompute=recompute)
+    check(n, family, names=["attention", "model"], dropout=0.4, recompute=recompute)
 
 
 def test_the_check_sees_every_parameter():
@@ -87,9 +85,3 @@ def test_the_scale_of_f_and_g(n):
     """A49: between enter and leave each rank multiplies by its own number; the ratio to the slope measured is exactly 1
     at any p: not p (f on top of a whole gradient) and not 1/p (an average)."""
     check(n, "llama", names=["boundary", "mlp"], every=60)
-
-
-def test_what_is_measured_is_the_same_on_all_ranks():
-    ranks = run_threads(differences, 3, config=FAMILIES["llama"].to_dict(), names=["block"])
-    assert all(rank["block"]["slopes"] == ranks[0]["block"]["slopes"] for rank in ranks)
-    assert np.isfinite([value for pairs in ranks[0]["block"]["slopes"].values() for _, value in pairs]).all()

@@ -13,13 +13,13 @@ from minitp.gradients import Gradients
 from minitp.placement import Placement
 from minitp.saved import Saved
 from tests.families import FAMILIES, source_of
-from tests.gradients.finite import Split, assembled, batch
+from tests.gradients.finite import Split, assembled, batch, unchecked
 from tests.gradients.frozen import Frozen, config_of, frozen, part_of
 from tests.mpi_world import run_threads
 
 MODELS = Path(__file__).parents[1] / "reference" / "models"
 LAYOUTS = [(family, embedding) for family in FAMILIES for embedding in ("vocab", "hidden")]
-QUICK = [(n, *layout) for i, layout in enumerate(LAYOUTS) for n in {2 + i % 7, 2 + (i + 3) % 7}]
+QUICK = [(2 + (i * 3) % 7, *layout) for i, layout in enumerate(LAYOUTS)]
 IN_FLIGHT = ("one after the other", "both forward, then back in order", "both forward, last one back first")
 
 
@@ -81,27 +81,14 @@ def test_as_on_one_rank_in_every_layout(n, family, embedding, cut):
     same(whole(ranks, family, embedding, cut), alone(family))
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("n", [3, pytest.param(5, marks=pytest.mark.slow)])
-def test_as_on_one_rank_on_mpi(mpi, n):
-    ranks = mpi(n, several)
-    for i, (family, embedding) in enumerate(MPI):
-        same(whole([rank[i] for rank in ranks], family, embedding), alone(family))
-
-
-MPI = [("llama", "vocab"), ("mqa", "hidden"), ("gpt2", "hidden"), ("parallel", "vocab")]
-
-
-def several(comm: Communicator) -> list[dict]:
-    return [gradients(comm, family, embedding) for family, embedding in MPI]
-
-
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-@pytest.mark.parametrize(("n", "family"), [(1, "llama-tied"), (4, "llama"), (3, "gpt2")])
+@pytest.mark.parametrize(("n", "family", "recompute"), [
+    (4, "llama", "none"), (4, "llama", "full"), (3, "gpt2", "selective"), (1, "llama-tied", "selective")])
 def test_two_micro_batches_in_flight(n, family, recompute):
-    """Nothing is kept in a layer, so a pass may wait for its backward while another runs."""
+    """Nothing is kept in a layer, so a pass may wait for its backward while another runs. With dropout, whose masks
+    depend neither on the number of ranks nor on what is computed again."""
     for order in IN_FLIGHT:
-        found = run_threads(gradients, n, family=family, order=order, recompute=recompute, dropout=0.3)
+        with unchecked(order != IN_FLIGHT[0]):
+            found = run_threads(gradients, n, family=family, order=order, recompute=recompute, dropout=0.3)
         same(whole(found, family), alone(family, dropout=0.3), 1e-11)
 
 

@@ -43,8 +43,9 @@ def losses(comm, run, family, embedding="vocab", dtype="float64", until=6, save_
 
 
 @pytest.mark.parametrize(("family", "dtype", "options"), [
-    ("llama", "float64", {"parts": 2, "dropout": 0.2}), ("gpt2", "bf16", {"recompute": "full"}),
-    pytest.param("llama-tied", "float32", {}, marks=pytest.mark.slow)])
+    ("mqa", "float64", {"parts": 2, "dropout": 0.2}),
+    pytest.param("gpt2", "bf16", {"recompute": "full"}, marks=pytest.mark.slow),
+    pytest.param("llama", "float32", {}, marks=pytest.mark.slow)])
 def test_the_same_ranks_go_on_bit_for_bit(tmp_path, family, dtype, options):
     """E09: moments, step count, rate, random state of dropout; and the masters behind bf16 weights."""
     unbroken = run_threads(losses, 3, run=tmp_path, family=family, dtype=dtype, **options)
@@ -55,7 +56,8 @@ def test_the_same_ranks_go_on_bit_for_bit(tmp_path, family, dtype, options):
 
 
 @pytest.mark.parametrize(("family", "before", "after"), [
-    ("llama", (2, "vocab"), (4, "hidden")), ("mqa", (3, "hidden"), (1, "vocab"))])
+    ("llama", (2, "vocab"), (4, "hidden")),
+    pytest.param("mqa", (3, "hidden"), (1, "vocab"), marks=pytest.mark.slow)])
 def test_other_ranks_and_another_cut_go_on_as_one_rank(tmp_path, family, before, after):
     """A54: through copied kv heads and ranks that hold none."""
     one = run_threads(losses, 1, run=tmp_path, family=family)[0]

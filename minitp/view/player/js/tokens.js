@@ -1,5 +1,5 @@
-// The strip of passes: loading, the words of the prompt, then every new token; in training a step's passes, step by step.
-// A click goes to the pass.
+// The strip of passes: loading, the words of the prompt, then every new token; in training the passes of every step. A
+// click goes to the pass.
 
 const LONGEST_WORD = 24;
 
@@ -18,7 +18,10 @@ function createTokens(strip, model, act) {
   for (const pass of model.passes) {
     const made = { pass, reads: [], writes: null };
     const isTraining = TRAINING.has(pass.phase);
-    if (isTraining && pass.step !== step) strip.append(element("span", { class: "step" }, `step ${(step = pass.step) + 1}`));
+    if (isTraining && pass.step !== step) {
+      step = pass.step;
+      strip.append(element("span", { class: "step" }, `step ${step + 1}`));
+    }
     if (pass.phase === "load") made.writes = chip(pass, "load", "load", "Loading: each rank gets its slice");
     if (pass.phase === "prefill") made.reads = model.prompt.map(word => chip(pass, word, "prompt"));
     if (isTraining) made.writes = chip(pass, passChip(pass), "new", passPlace(pass));

@@ -1,7 +1,8 @@
 // Numbers and names in words, as minitp.trace.wording puts them: a picture and its text table agree.
 
 const OPS = {
-  all_reduce: ["all-reduce", "sum"], all_reduce_max: ["all-reduce of maxima", "max"], reduce: ["reduce", "sum"], reduce_scatter: ["reduce-scatter", "sum and cut"],
+  all_reduce: ["all-reduce", "sum"], all_reduce_max: ["all-reduce of maxima", "max"], reduce: ["reduce", "sum"],
+  reduce_scatter: ["reduce-scatter", "sum and cut"],
   all_gather: ["all-gather", "concat"], gather: ["gather", "concat"], scatter: ["scatter", "cut"],
   broadcast: ["broadcast", "copy"], all_to_all: ["all-to-all", "exchange"], barrier: ["barrier", "wait"],
   send: ["message", "copy"], receive: ["message", "copy"],

@@ -1,5 +1,5 @@
-// The backward pass, lanes from right to left: the gradient comes in whole, goes through the same cuts turned round, and
-// is a partial sum in front of the column cut, where the forward sent nothing. Behind the row cut it sends nothing.
+// The backward pass, from right to left: the gradient comes in whole, goes through the same cuts turned round, and is a
+// partial sum in front of the column cut, where the forward sent nothing. Behind the row cut nothing is sent.
 
 const GRADIENTS_TALL = 52;              // px of a weight where its gradient stands below it
 
@@ -104,8 +104,8 @@ function headBackScene(kit) {
   const columns = [{ symbol: "d logits", focus: "x", shape: `${tokensOf(kit)} × ${isInput ? config.vocab : share}`,
     state: isInput ? "whole: just gathered" : own, lanes: logits(0) },
   { symbol: names[0].label, lead: "×", focus: "weights", shape: isInput ? `${config.vocab} × ${share}`
-    : `${share} × ${config.hidden}`, state: kit.says(isInput ? "shard: own columns" : "shard: own columns, turned: rows"),
-  lanes: withGradients(kit, names, 1, [table]) }];
+    : `${share} × ${config.hidden}`, lanes: withGradients(kit, names, 1, [table]),
+  state: kit.says(isInput ? "shard: own columns" : "shard: own columns, turned: rows") }];
   if (!isInput) {
     return { stages: 2, columns: [...columns, partialColumn(kit, "dx", 1)], ...gradientEnd(kit), ...end,
       inset: wholesOf(kit, names, "rows", true) };
@@ -123,7 +123,8 @@ function dyColumn(kit) {
   return {
     symbol: "dy", focus: "x", shape: `${tokensOf(kit)} × ${kit.config.hidden}${tokensOf(kit) > 1 ? ", last row" : ""}`,
     state: kit.alone ? "whole" : level.outlines ? "whole: g, nothing to send" : "whole: same on every rank",
-    lanes: kit.ranks.map((rank) => (level.outlines || kit.alone ? vector(rank) : stackOf([vector(rank), sent(rank)], 4))),
+    lanes: kit.ranks.map((rank) => (level.outlines || kit.alone ? vector(rank)
+      : stackOf([vector(rank), sent(rank)], 4))),
   };
 }
 
@@ -132,7 +133,8 @@ const turnedNames = (names) => names.map((one) => ({ ...one, label: `${one.label
 
 /** The weights as they are stored, which is how the backward meets them; below each its gradient, filling: by rank. */
 function withGradients(kit, wanted, stage, slots) {
-  const { level } = kit, small = { ...level, tall: level.outlines ? level.tall : GRADIENTS_TALL, cell: Math.min(level.cell, 5) };
+  const { level } = kit, tall = level.outlines ? level.tall : GRADIENTS_TALL;
+  const small = { ...level, tall, cell: Math.min(level.cell, 5) };
   const half = sceneKit(kit.model, kit.sync, kit.look, small, kit.know);
   const weights = half.weights(wanted, stage, { beside: true, upright: true, named: false });
   return weights.map((blocks, rank) => {

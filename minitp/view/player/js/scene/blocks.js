@@ -83,7 +83,8 @@ function cellsInto(kit, parent, o, rows, w, rowHeight) {
  */
 function matrixBlock(kit, o) {
   const { w, h, array } = o, { look } = kit, hue = fillOf(look, o.state, o.rank), shrink = o.shrink ?? 1;
-  const block = { w, h, rank: o.rank, kind: o.kind ?? "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns, shrink };
+  const { rank, kind = "matrix", whole, lands, byColumns } = o;
+  const block = { w, h, rank, kind, whole, lands, byColumns, shrink };
   const image = (parent, more) => svgNode(parent, "image", { preserveAspectRatio: "none", ...more });
   const heat = () => heatPicture(o.key, array, hue, o.largest, look.paper, w / array.cols >= 6);
   let set, picture, sweep, marks, inner;
@@ -114,7 +115,8 @@ function matrixBlock(kit, o) {
     for (const mark of marks) put(mark, "opacity", s > 0 ? 1 : 0);
     put(sweep, "x", mix(0, w - 3, s));
     put(sweep, "opacity", at.moment.cut === 1 && s > 0 && s < 1 && o.sweeps !== false ? 0.85 : 0);
-    set(o.when && s === 0 ? "empty" : o.state, lit?.kind === "shard" && lit.rank === o.rank && lit.name === o.what?.name);
+    const isLit = lit?.kind === "shard" && lit.rank === o.rank && lit.name === o.what?.name;
+    set(o.when && s === 0 ? "empty" : o.state, isLit);
   };
   return block;
 }

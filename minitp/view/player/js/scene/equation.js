@@ -123,7 +123,8 @@ function gateSentence(kit, spec, moment) {
     const all = missing.length === moment.needed, one = missing.length === 1;
     const who = all ? "all are" : one ? `rank ${missing[0]} is` : `ranks ${listWords(missing)} are`;
     const on = spec.feeds ? ` to ${spec.feeds}` : "";
-    return `Nobody can go on${on}: every rank needs ${spec.gate.needs ?? "the complete sum"}, and ${who} still computing.`;
+    const needed = spec.gate.needs ?? "the complete sum";
+    return `Nobody can go on${on}: every rank needs ${needed}, and ${who} still computing.`;
   }
   if (moment.phase <= COMBINE) return `All are here. The payload is ${size(sync.payload)}: the whole array, once.`;
   const held = kind === "cut" ? "its own part of the sum" : `the same whole ${symbol}`;

@@ -134,7 +134,8 @@ function barInto(parent, look, place, state, rank, words) {
 /** The foot of the gate: Σ and its number, or the pieces side by side. */
 function footInto(parent, kit, spec, { foot: { x, y, w }, share }, index) {
   const { look, ranks, sync } = kit, { kind } = spec.gate, adds = kind === "sum" || kind === "max";
-  const sign = kind === "max" ? "max" : "Σ", empty = barInto(parent, look, { x, y, w, h: TERM_HIGH }, "empty", 0), made = groupInto(parent, x, y);
+  const empty = barInto(parent, look, { x, y, w, h: TERM_HIGH }, "empty", 0), made = groupInto(parent, x, y);
+  const sign = kind === "max" ? "max" : "Σ";
   const ground = { rx: 6, fill: adds ? look.ink : look.paper, stroke: look.ink, "stroke-width": 2 };
   rectInto(made, 0, 0, w, TERM_HIGH, ground);
   if (adds || kind === "none") {

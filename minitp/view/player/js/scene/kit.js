@@ -77,9 +77,11 @@ function sceneKit(model, sync, look, level, know) {
 
 /**
  * The shards of some logical matrices, as Wᵀ, one list per rank: [[block…]…]. wanted: [{name: physical, part, label}].
- * All have one cell size; `beside`: they share the width; `named`: without numbers they say what they are. A rank that owns nothing has an empty frame that says so.
+ * All have one cell size; `beside`: they share the width; `named`: without numbers they say what they are. A rank that
+ * owns nothing has an empty frame that says so.
  */
-function weightBlocks(kit, wanted, stage, { beside = false, upright = false, sweeps = true, named = true, marks } = {}) {
+function weightBlocks(kit, wanted, stage, o = {}) {
+  const { beside = false, upright = false, sweeps = true, named = true, marks } = o;
   const { level } = kit, room = level.wide / (beside ? wanted.length : 1);
   const found = wanted.map((one) => kit.ranks.map((rank) => partOf(kit.model, one.name, one.part, rank, upright)));
   const sides = found.flat().map((part) => part?.sides).filter((side) => side?.rows && side.cols);

@@ -20,9 +20,11 @@ function wideLayout(spec, level, width) {
     return at;
   });
   const end = placed.at(-1).x + result + GRID, lanes = laneHeights(spec, level);
-  const made = { level, lanes, columns: placed.slice(0, -2), gate: placed.at(-2), result: placed.at(-1), gap, need, width,
+  const made = {
+    level, lanes, columns: placed.slice(0, -2), gate: placed.at(-2), result: placed.at(-1), gap, need, width,
     corridor: corridorOf(placed, isFan), feeds: spec.feeds ? { x: end, w: width - end - EDGE } : null,
-    bottom: lanes.at(-1).y + lanes.at(-1).h, laneWidth: width - 2 * EDGE };
+    bottom: lanes.at(-1).y + lanes.at(-1).h, laneWidth: width - 2 * EDGE,
+  };
   return spec.backward ? mirrored(made, gutter, (spec.feeds ? width - EDGE : end) - GRID) : made;
 }
 

@@ -54,4 +54,7 @@ function hatchPattern(parent, look) {
 }
 
 /** An arrow head of 6 px that points right, or left. */
-const arrowHead = (x, y, left = false) => (([back]) => `M${back} ${y - 4}L${x} ${y}L${back} ${y + 4}Z`)([x + (left ? 6 : -6)]);
+function arrowHead(x, y, left = false) {
+  const back = x + (left ? 6 : -6);
+  return `M${back} ${y - 4}L${x} ${y}L${back} ${y + 4}Z`;
+}

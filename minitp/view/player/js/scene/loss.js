@@ -7,7 +7,8 @@ function lossScene(kit) {
 
 /** The largest logit of all, so that no exponential overflows. */
 function largestScene(kit) {
-  const best = (rank) => bestBlock(kit, rank, 0.3) ?? wordsBlock(kit, { text: "own logits", rank, stage: 0, width: 88 });
+  const words = (rank) => wordsBlock(kit, { text: "own logits", rank, stage: 0, width: 88 });
+  const best = (rank) => bestBlock(kit, rank, 0.3) ?? words(rank);
   return {
     stages: 2,
     columns: [logitsColumn(kit, "own logits", "best words first", best),
@@ -50,7 +51,7 @@ function logitsColumn(kit, symbol, shape, make) {
   return { symbol, focus: "weights", shape, state: kit.says("shard: own words"), lanes: kit.ranks.map(make) };
 }
 
-/** The last column before the gate: one number of each rank, for the position that is shown. `says(rank)` stands below. */
+/** The last column before the gate: one number of each rank, of the position that is shown; `says(rank)` below it. */
 function numberColumn(kit, symbol, state, says = () => "") {
   const lane = (rank) => numberBlock(kit, "in", rank, { state: "partial", stage: 1, kind: "term", symbol }, says(rank));
   return { symbol, lead: "→", focus: "partial", shape: shapeWords(kit.sync.shape), state: kit.says(state),
@@ -60,7 +61,8 @@ function numberColumn(kit, symbol, state, says = () => "") {
 /** The gate of one number and its result; `words`: what can be said once it is known. */
 function numberEnd(kit, gate, symbol, feeds, words = "") {
   const after = (at) => (at.moment.phase < AFTER ? 0 : between(at.moment.feed, 0.2, 0.4)), { bare } = kit.level;
-  const out = (rank) => numberBlock(kit, "out", rank, { state: "whole", when: (at) => at.release, kind: "out", symbol });
+  const known = { state: "whole", when: (at) => at.release, kind: "out", symbol };
+  const out = (rank) => numberBlock(kit, "out", rank, known);
   const said = (rank) => words && !bare && wordsBlock(kit, { text: words, rank, when: after, height: 26, bold: true,
     width: textWidth(words, SMALL, kit.look.font, true) + 20 });
   return {
@@ -76,7 +78,8 @@ function numberBlock(kit, slot, rank, o, says = "") {
   if (kit.owns(slot, rank) === false) return nothingBlock(kit, rank, o.stage ?? 0);
   const timing = o.when ? { when: o.when } : { stage: o.stage };
   const text = value === null ? "one number" : numberWords(value, decimalsFor([value]));
-  const number = wordsBlock(kit, { text, rank, width: 80, bare: true, bold: value !== null, anchor: "start", ...timing });
+  const bold = value !== null;
+  const number = wordsBlock(kit, { text, rank, width: 80, bare: true, bold, anchor: "start", ...timing });
   const line = stackOf([kit.vec(slot, rank, { ...o, width: 20 }), number], 8, true);
   const below = says && !kit.level.bare && wordsBlock(kit, { text: says, rank, width: 96, bare: true, muted: true,
     anchor: "start", ...timing });
@@ -85,7 +88,8 @@ function numberBlock(kit, slot, rank, o, says = "") {
 
 /** loss = log Z − z, with its numbers. */
 function lossWords(kit) {
-  const number = (slot) => kit.slot(slot, -1)?.at(0, 0), [Z, z, loss] = [number("total"), number("out"), number("loss")];
+  const number = (slot) => kit.slot(slot, -1)?.at(0, 0);
+  const [Z, z, loss] = ["total", "out", "loss"].map(number);
   if (![Z, z, loss].every(Number.isFinite)) return "loss = log Z − z";
   const words = (x) => numberWords(x, decimalsFor([x]));
   return `loss = log ${words(Z)} − ${z < 0 ? `(${words(z)})` : words(z)} = ${words(loss)}`;

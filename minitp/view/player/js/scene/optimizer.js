@@ -10,9 +10,11 @@ function copiesScene(kit) {
   const sum = sumEnd(kit, "dW");
   return {
     stages: 2,
-    columns: [{ symbol: "dW k, dW v", focus: "weights", shape: "of layer 0, …", state: kit.says("partial: own query heads"),
+    columns: [{ symbol: "dW k, dW v", focus: "weights", shape: "of layer 0, …",
+      state: kit.says("partial: own query heads"),
       lanes: kit.ranks.map((rank) => (kit.owns("dW k", rank) === false ? nothingBlock(kit, rank, 0) : own(rank))) },
-    partialColumn(kit, "dW", 1, { symbol: "all such heads", short: "heads", state: kit.says("partial: zeros elsewhere") })],
+    partialColumn(kit, "dW", 1, { symbol: "all such heads", short: "heads",
+      state: kit.says("partial: zeros elsewhere") })],
     ...sum, result: { ...sum.result, symbol: "dW k, dW v" }, feeds: "norm, then the optimizer", inset: [],
   };
 }
@@ -23,9 +25,9 @@ function normScene(kit) {
   const words = norm === null ? "norm = √Σ" : `norm = √Σ = ${numberWords(norm, decimalsFor([norm]))}`;
   const strip = (rank) => gradientStrip(kit, rank, SHOWN_GRADIENTS) ?? wordsBlock(kit, { text: "its gradients", rank,
     stage: 0, width: 96, height: 24 });
-  const end = numberEnd(kit, { kind: "sum", symbol: "Σ g²", whole: true, word: "adds" }, "Σ g²", "", words), { bare } = kit.level;
-  const lanes = end.result.lanes.map((block, rank) => stackOf([block, bare || kit.level.outlines ? null
-    : updateBlock(kit, rank)], 6));
+  const end = numberEnd(kit, { kind: "sum", symbol: "Σ g²", whole: true, word: "adds" }, "Σ g²", "", words);
+  const update = (rank) => (kit.level.bare || kit.level.outlines ? null : updateBlock(kit, rank));
+  const lanes = end.result.lanes.map((block, rank) => stackOf([block, update(rank)], 6));
   return {
     stages: 2,
     columns: [{ symbol: "own gradients", short: "g", focus: "weights", shape: "layer 0's shown",
@@ -41,8 +43,8 @@ function gradientStrip(kit, rank, names) {
   if (!there.length || outlines) return null;
   const w = Math.max(8, Math.min(28, (vec - 4 * there.length) / there.length));
   const block = (name) => gradientBlock(kit, name, rank, { w, h: 40, kind: "matrix" }, { when: () => 1 });
-  const named = (name) => stackOf([block(name), w < 24 ? null : wordsBlock(kit, { text: name, rank, width: w, bare: true,
-    muted: true, when: () => 1 })], 2);
+  const words = (text) => wordsBlock(kit, { text, rank, width: w, bare: true, muted: true, when: () => 1 });
+  const named = (name) => stackOf([block(name), w < 24 ? null : words(name)], 2);
   return stackOf(there.map(named), 4, true);
 }
 
@@ -50,10 +52,12 @@ function gradientStrip(kit, rank, names) {
 function updateBlock(kit, rank) {
   const arrays = UPDATED.map((name) => kit.slot(name, rank)), after = (i) => (at) =>
     (at.moment.phase < AFTER ? 0 : between(at.moment.feed, 0.3 + 0.2 * i, 0.6 + 0.2 * i));
-  const one = (name, i) => labelled(kit, UPDATED_SYMBOLS[i], gradientBlock(kit, name, rank, { w: 34, h: 34, kind: "matrix" },
-    { array: arrays[i], largest: kit.largest(name), key: `${name}|${rank}|${kit.sync.pass}`, words: "", when: after(i),
-      what: { kind: "vector", rank, slot: name, symbol: `${UPDATED_SYMBOLS[i]} of W down, layer 0`, state: "shard",
-        shape: arrays[i]?.shape } }), i === 2 ? 26 : 16);
+  const size = { w: 34, h: 34, kind: "matrix" };
+  const block = (name, i) => gradientBlock(kit, name, rank, size, { array: arrays[i], largest: kit.largest(name),
+    key: `${name}|${rank}|${kit.sync.pass}`, words: "", when: after(i),
+    what: { kind: "vector", rank, slot: name, symbol: `${UPDATED_SYMBOLS[i]} of W down, layer 0`, state: "shard",
+      shape: arrays[i]?.shape } });
+  const one = (name, i) => labelled(kit, UPDATED_SYMBOLS[i], block(name, i), i === 2 ? 26 : 16);
   const words = wordsBlock(kit, { text: "own shard: nothing sent", rank, width: 152, bare: true, muted: true,
     anchor: "start", when: after(0) });
   return stackOf([stackOf(UPDATED.map(one), 6, true), words], 4);

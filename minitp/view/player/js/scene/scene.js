@@ -94,8 +94,8 @@ function* pictureSteps(o) {
 
 /**
  * Which scene shows this sync: {stages, columns: [{symbol, short, shape, state, lead, focus, lanes: [block]}], gate:
- * {kind, symbol, word}, result: a column, feeds, inset, says, backward}. gate.kind: sum, max, concat, cut (a sum that is
- * cut), fan (a source and its arrows), none. A column's blocks light up in `stages` steps. backward: right to left.
+ * {kind, symbol, word}, result: a column, feeds, inset, says, backward}. gate.kind: sum, max, concat, cut (a sum that
+ * is cut), fan (a source and its arrows), none. A column's blocks light up in `stages` steps. backward: right to left.
  */
 function sceneSpec(kit) {
   const { op, part, layer } = kit.sync, inLayer = {
