@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from minitp.cli_compare import compare
 from minitp.cli_options import (
     CUT,
     DRAW,
@@ -46,6 +47,7 @@ trace_app = typer.Typer(no_args_is_help=True, help="Read a trace: sum it up, exp
 app.add_typer(models_app, name="models")
 app.add_typer(trace_app, name="trace")
 app.command()(train)
+app.command()(compare)
 
 
 def version(asked: bool) -> bool:

@@ -89,6 +89,8 @@ def train(
                                     panel=RECORD)] = False,
         trace_steps: Annotated[int | None, opt("Of the first so many steps; of the last ones, if negative.",
                                                panel=RECORD, show_default="all")] = None,
+        show_comm: Annotated[bool, opt("Print a line for every pass: its sync points, bytes and time.", "--show-comm",
+                                       panel=RECORD)] = False,
         json: Annotated[bool, opt("Print one JSON object at the end instead of text.", "--json", panel=RECORD)] = False,
         progress: Annotated[bool | None, opt("A live bar, or plain lines.", "--bar/--lines", panel=RECORD,
                                              show_default="a bar on a terminal")] = None,
@@ -106,7 +108,7 @@ def train(
              "run": {"folder": out, "save_every": save_every, "evaluate_every": evaluate_every,
                      "sample_every": sample_every, "sample_prompt": sample_prompt}}
     options = TrainOptions(None if config is None else str(config), plain_settings(given), tuple(set_ or ()), resume,
-                           trace, values, trace_steps, json, progress)
+                           trace, values, trace_steps, show_comm, json, progress)
     on_ranks(lambda group: train_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
              checked=checked, recorder=options.recorder)
 

@@ -6,7 +6,6 @@ times threads outnumber the cores and a run is 10 to 35 times slower.
 import os
 import sys
 from collections.abc import MutableMapping
-from typing import TextIO
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _LAUNCHERS = (("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),                                          # MPICH, Intel MPI
@@ -43,7 +42,7 @@ def is_first_rank() -> bool:
     return announced is None or announced[0] == 0
 
 
-def is_unicode(stream: TextIO | None) -> bool:
+def is_unicode(stream: object) -> bool:
     """Whether every character can be written to it."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 

@@ -44,11 +44,14 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_partials(folder: Path, of: re.Pattern[str]) -> list[str]:
-    """Remove the folders that writers killed in `folder` left behind, of names that fit `of`; returns those names."""
+    """Remove what writers killed in `folder` left behind, folders and files, of names that fit `of`; returns those."""
     left = [(match[1], path) for path in folder.iterdir()
-            if (match := PARTIAL.fullmatch(path.name)) and of.fullmatch(match[1]) and path.is_dir()]
+            if (match := PARTIAL.fullmatch(path.name)) and of.fullmatch(match[1])]
     for _, path in left:
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
     return sorted(name for name, _ in left)
 
 

@@ -85,6 +85,7 @@ class Transformer:
         dx = ctx.drop_out("embedding", dx)
         if self.config.learned_positions:
             gradients.add_rows("positions.weight", ctx.position_index, dx)
+        ctx.show("embedding", dy=dx)
         back(self.embedding, dx)
 
     # --- how the parts are made -----------------------------------------------------------------------------------

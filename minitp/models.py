@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A model by name. Without a download it is bundled: built from a seed, no file needed."""
+    """A model by name. Without a download it is bundled: its checkpoint comes with minitp."""
     name: str
     what: str
     license: str
@@ -29,17 +29,21 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class Bundled:
-    """A model that needs no file."""
+    """A model that comes with minitp: an ordinary checkpoint folder, trained by `minitp train`."""
     name: str
+
+    @property
+    def folder(self) -> Path:
+        return Path(__file__).parent / "bundled" / self.name
 
 
 @dataclass(frozen=True)
 class ModelRow:
-    """One row of `minitp models`. Size in bytes on disk, None where there is no file; path None where not fetched."""
+    """One row of `minitp models`. Size in bytes on disk; path None where not fetched."""
     name: str
     what: str
     license: str
-    size: int | None
+    size: int
     fetched: bool
     path: Path | None
 
@@ -51,7 +55,7 @@ SMOLLM2 = Download(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53")
 
 CATALOG = {entry.name: entry for entry in (
-    CatalogEntry("tiny", "2 layers of width 32, random weights from a seed, a byte a token: every shard can be drawn",
+    CatalogEntry("tiny", "2 layers of width 32, trained on Python's reference; a byte a token: each shard can be drawn",
                  "Apache-2.0", "minitp's own"),
     CatalogEntry("smollm2-135m", "SmolLM2-135M-Instruct, 4 bits a weight: 30 layers, 9 heads on 3 kv heads, English",
                  "Apache-2.0", "general.license in the file, the LICENSE in its wheel, and the model card of "
@@ -139,9 +143,12 @@ def list_models() -> list[ModelRow]:
     """The catalog, and what of it is on this machine."""
     rows = []
     for entry in CATALOG.values():
-        path = verified(entry.download, cache_folder()) if entry.download else None
-        rows.append(ModelRow(entry.name, entry.what, entry.license, entry.download.size if entry.download else None,
-                             entry.download is None or path is not None, path))
+        if entry.download is None:
+            path: Path | None = Bundled(entry.name).folder
+            size = sum(file.stat().st_size for file in Bundled(entry.name).folder.glob("*.safetensors"))
+        else:
+            path, size = verified(entry.download, cache_folder()), entry.download.size
+        rows.append(ModelRow(entry.name, entry.what, entry.license, size, path is not None, path))
     return rows
 
 
@@ -150,8 +157,9 @@ def print_models(console: "Console") -> None:
     from rich.table import Table
     table = Table("name", "what", "license", "size", "here", box=None, pad_edge=False)
     for row in list_models():
-        size = "no file" if row.size is None else f"{row.size / 1e6:.1f} MB ({row.size / 2**20:.1f} MiB)"
-        here = "bundled" if row.size is None else "fetched" if row.fetched else f"minitp models fetch {row.name}"
+        size = f"{row.size / 1e6:.1f} MB ({row.size / 2**20:.1f} MiB)"
+        bundled = CATALOG[row.name].download is None
+        here = "bundled" if bundled else "fetched" if row.fetched else f"minitp models fetch {row.name}"
         table.add_row(row.name, row.what, row.license, size, here)
     console.print(table)
     for row in list_models():

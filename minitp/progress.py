@@ -1,4 +1,5 @@
-"""A progress bar in bytes, where the work takes so long that one asks oneself whether it goes on."""
+"""Progress bars, in bytes or in steps, where the work takes so long that one asks oneself whether it goes on."""
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,5 +34,30 @@ def bytes_bar(console: "Console | None", what: str, *, after: float = 1.0, stays
     try:
         yield step
     finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+@contextmanager
+def steps_bar(console: "Console | None", what: str, total: int, *, after: float = 1.0
+              ) -> Iterator[Callable[[int, str], None]]:
+    """Gives a function to call with (steps done, what is done now); without a console it does nothing.
+
+    It shows by itself after so many seconds, also where no step comes to an end.
+    """
+    if console is None:
+        yield lambda _done, _now: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    bar = Progress(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+                   TimeElapsedColumn(), console=console, transient=True)
+    task, timer = bar.add_task(what, total=total), threading.Timer(after, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda done, now: bar.update(task, completed=done, description=f"{what} {now}")
+    finally:
+        timer.cancel()
+        timer.join()
         if bar.live.is_started:
             bar.stop()

@@ -256,3 +256,10 @@ def decoder_kind(decoder: Any, name: str) -> tuple[bool, bool]:
         return True, any(part["type"] == "Strip" and part.get("start", 0) > 0 for part in parts)
     raise FileFormatError(f"{name}: its decoder is {'+'.join(kinds) or 'missing'}; minitp turns tokens into bytes by a "
                           "ByteLevel decoder (GPT-2, Llama 3, Qwen) or a ByteFallback one (Llama 2, Mistral)")
+
+
+def piece(tokenizer: ByteTokenizer, token: int) -> str:
+    """A token as a word of its own, for pictures; a byte that is no letter, and a control character, by its number:
+    \\xd7."""
+    text = tokenizer.token_bytes(token).decode(errors="backslashreplace")
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)

@@ -1,8 +1,9 @@
 """Make the traces that come with minitp, by real runs under MPI: `python -m tests.make_bundled_traces [NAME]…`
 
-    tiny-4-ranks      the tiny model, every array whole; loaded by scatter, the table cut along hidden, logits gathered:
-                      scatter, broadcast, all-gather and all-reduce
-    smollm2-3-ranks   SmolLM2-135M-Instruct continues a sentence: 62 sync points a token, block maxima
+    tiny-4-ranks            the tiny model, every array whole; loaded by scatter, the table cut along hidden, logits
+                            gathered: scatter, broadcast, all-gather and all-reduce
+    smollm2-3-ranks         SmolLM2-135M-Instruct continues a sentence: 62 sync points a token, block maxima
+    tiny-training-4-ranks   two more steps of training for the tiny model, every array whole
 
 Everything in them but the times is the same on every machine with the same libraries. The times are this machine's: run
 it where nothing else runs, and look at the share of waiting that it prints.
@@ -11,21 +12,25 @@ import subprocess
 import sys
 from os import getloadavg
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from minitp.trace import Timeline, Trace, compare
-from minitp.trace.predict import GenerationPlan, predict
+from minitp.trace.predict import plan_from_run, predict
 from minitp.trace.show import crowded, share_line
 
 FOLDER = Path(__file__).parents[1] / "minitp" / "view" / "traces"
-MOST_BYTES = 1_000_000             # of both together
+MOST_BYTES = 1_200_000             # of all together
 
 RUNS = {
-    "tiny-4-ranks": ["--model", "tiny", "--ranks", "4", "--embedding", "hidden", "--load", "scatter",
-                     "--max-tokens", "8", "To be or"],
-    "smollm2-3-ranks": ["--model", "smollm2-135m", "--ranks", "3", "--max-tokens", "10",
+    "tiny-4-ranks": ["generate", "--values", "--model", "tiny", "--ranks", "4", "--embedding", "hidden", "--load",
+                     "scatter", "--max-tokens", "8", "To be or"],
+    "smollm2-3-ranks": ["generate", "--values", "--model", "smollm2-135m", "--ranks", "3", "--max-tokens", "10",
                         "A computer is a machine that"],
+    "tiny-training-4-ranks": ["train", "--values", "--set", "model.from=tiny", "--ranks", "4", "--steps", "2",
+                              "--batch", "1", "--tokens", "8", "--rate", "0.001", "--evaluate-every", "0",
+                              "--sample-every", "0", "--save-every", "0"],
 }
 
 
@@ -33,12 +38,15 @@ def make(name: str) -> None:
     """Run, check against the closed form, give it its name and write it."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     file = FOLDER / f"{name}.json.gz"
-    subprocess.run([sys.executable, "-m", "minitp", "generate", "--world", "mpi", "--values", "--trace", str(file),
-                    *RUNS[name]], check=True)
+    verb, *options = RUNS[name]
+    with TemporaryDirectory() as folder:
+        out = ["--out", folder] if verb == "train" else []
+        subprocess.run([sys.executable, "-m", "minitp", verb, "--world", "mpi", "--trace", str(file), *out, *options],
+                       check=True)
     trace = Trace.read(file)
     trace.run["id"] = name
-    trace.run["command"] = ["generate", "--values", *RUNS[name]]
-    if differences := compare(trace, predict(GenerationPlan.from_run(trace.run))):
+    trace.run["command"] = RUNS[name]
+    if differences := compare(trace, predict(plan_from_run(trace.run))):
         raise SystemExit(f"{name} is not as the closed form says: {differences}")
     if dull := dullest(trace):
         raise SystemExit(f"{name}: {dull}: in a picture that reads as a mistake")

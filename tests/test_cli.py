@@ -216,9 +216,12 @@ def test_a_full_context_ends_the_text():
     assert row("abc", "--max-tokens", "0")["stop"] == "length"
 
 
-def test_random_weights_can_not_be_resharded(tmp_path):
-    with pytest.raises(ConfigError, match="seed"):
-        minitp("reshard", "tiny", str(tmp_path / "out"), "--ranks", "2")
+def test_the_bundled_model_resharded_is_the_same_and_still_reads_bytes(tmp_path):
+    minitp("reshard", "tiny", str(tmp_path / "out"), "--ranks", "3")
+    words = ["--world", "threads", "--json", "The ", "--ranks", "2", "--max-tokens", "9"]
+    bundled, copied = (json.loads(minitp("generate", "--model", model, *words).stdout)
+                       for model in ("tiny", str(tmp_path / "out")))
+    assert copied["tokens"] == bundled["tokens"] and copied["text"] == bundled["text"]
 
 
 def test_resharded_to_any_number_of_ranks_and_back(tmp_path):

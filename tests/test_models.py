@@ -97,8 +97,9 @@ def test_without_the_hub_library_the_message_says_so(monkeypatch):
 # ── listing, adding by hand ──
 
 def test_listing_says_what_is_here(catalog, model_cache):
+    tiny = models.Bundled("tiny").folder
     assert [(row.name, row.size, row.fetched, row.path) for row in models.list_models()] == [
-        ("tiny", None, True, None), ("toy", len(CONTENT), False, None)]
+        ("tiny", (tiny / "model.safetensors").stat().st_size, True, tiny), ("toy", len(CONTENT), False, None)]
     said = Console(file=io.StringIO(), width=200)
     models.print_models(said)
     models.fetch("toy", said)

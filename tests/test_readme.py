@@ -9,11 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import minitp
+from minitp.cli import app
 from minitp.config import TINY, ModelConfig
 from minitp.placement import Placement
-from minitp.trace.predict import GenerationPlan, predict
+from minitp.trace.predict import GenerationPlan, Steps, TrainingPlan, predict
+from minitp.trace.predict_training import step_form, sync_points
+from minitp.trace.wording import size
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -49,6 +53,28 @@ def test_the_numbers_of_the_table_are_the_closed_form_s():
     assert round(sum(event.payload for event in token(SMOLLM2)) / 1000) == 337 and "337 kB" in README
     assert round(sum(event.payload for event in token(SMOLLM2, gathered=False)) / 1000) == 141 and "141 kB" in README
     assert len(token(replace(TINY, parallel_block=True))) == 4 and len(token(TINY)) == 6 and "4 instead of 6" in README
+
+
+def test_the_training_run_is_the_closed_form_s():
+    placement = Placement(TINY, 4)
+    said = re.search(r"minitp train --steps 100\n(.*?)```", README, re.S)[1]
+    assert f"tiny: {sum(p.size for p in placement.parameters):,} weights on 4 ranks" in said
+    plan = TrainingPlan(placement, "float32", [Steps(0, 1, ((16, 64),))])
+    events = predict(plan)
+    assert f"{len(events)} sync points and {size(sum(event.payload for event in events))} of payload a step" in said
+    weights = 4 * max(map(placement.elements, range(4)))
+    assert f"weights {size(weights)}, gradients {size(weights)}, optimizer {size(2 * weights)}" in said
+    form = step_form(placement)
+    assert [str(form[part]) for part in ("forward", "loss", "backward", "optimizer")] == [
+        "2L + 1 = 5", "3", "2L + 1 = 5", "1"]
+    assert sync_points(placement, recompute="full") == len(events) + 2 * TINY.layers == 14 + 4
+
+
+def test_the_options_of_the_training_section_exist():
+    section = README[README.index("## Training"):README.index("## Read on")]
+    help_text = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).stdout
+    options = set(re.findall(r"--[a-z-]+", section))
+    assert {"--config", "--resume", "--trace"} <= options and all(option in help_text for option in options)
 
 
 def test_links_into_the_repository_exist():

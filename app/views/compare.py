@@ -32,11 +32,12 @@ def run_here(prompt: str, tokens: int) -> list[view.Entry]:
 def here() -> list[view.Entry] | None:
     left, right = st.columns([2, 1])
     prompt = left.text_input("Prompt", key="compare_prompt", max_chars=LONGEST,
-                             help="the tiny model reads bytes: its text means nothing, its numbers are real")
+                             help="the tiny model reads bytes and was trained on Python's reference")
     tokens = right.slider("New tokens", 1, 32, key="compare_tokens")
-    st.caption(f"The bundled model, with random weights, on {', '.join(map(str, RANKS))} ranks that are threads of "
-               "this process; the logits of every position are kept and compared. For a model that writes text, start "
-               "the same prompt on several numbers of ranks on the Run page, and compare those runs here.")
+    st.caption(f"The bundled model, small and trained for minutes, on {', '.join(map(str, RANKS))} ranks that are "
+               "threads of this process; the logits of every position are kept and compared. For a model that writes "
+               "sentences, start the same prompt on several numbers of ranks on the Run page, and compare those runs "
+               "here.")
     if Path(__file__).with_name("run.py").is_file():
         st.page_link("views/run.py", label="Start runs of SmolLM2 on the Run page", icon=":material/rocket_launch:")
     if not prompt:

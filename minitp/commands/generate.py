@@ -192,7 +192,8 @@ def summary_line(row: dict[str, Any]) -> str:
 
 def _write_record(options: GenerateOptions, session: Session, generation: Generation, row: dict[str, Any]) -> None:
     """The trace and the logits, on rank 0; `--show-comm` ends with the share of waiting."""
-    from minitp.trace.kept import best_tokens
+    from minitp.tokenizer import piece
+    from minitp.trace.kept import named_tokens
     from minitp.trace.live import ShowComm
     from minitp.trace.merge import collect, run_info
     if options.logits is not None and session.group.rank == 0:
@@ -210,7 +211,7 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
     if trace is None:
         return
     if session.tokenizer is not None and options.values:
-        trace.run["words"] = {str(token): _piece(session.tokenizer, token) for token in best_tokens(trace)}
+        trace.run["words"] = {str(token): piece(session.tokenizer, token) for token in named_tokens(trace)}
     if options.trace:
         trace.write(Path(options.trace).expanduser())
     if isinstance(session.group.recorder.listener, ShowComm):
@@ -227,11 +228,6 @@ def plan_of(options: GenerateOptions, session: Session, generation: Generation) 
 
 def _pieces(session: Session, rows: Sequence[Sequence[int]]) -> list[list[str]]:
     """Each token as a word of its own, for pictures."""
+    from minitp.tokenizer import piece
     tokenizer = session.tokenizer
-    return [] if tokenizer is None else [[_piece(tokenizer, token) for token in row] for row in rows]
-
-
-def _piece(tokenizer: "ByteTokenizer", token: int) -> str:
-    """A byte that is no letter, and a control character, by its number: \\xd7."""
-    text = tokenizer.token_bytes(token).decode(errors="backslashreplace")
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+    return [] if tokenizer is None else [[piece(tokenizer, token) for token in row] for row in rows]

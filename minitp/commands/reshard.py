@@ -6,7 +6,6 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
     """Resolve `source`, write `target` with its tokenizer, say what was written. `ranks` None: one whole folder."""
     from rich.console import Console
 
-    from minitp.checkpoint import Checkpoint
     from minitp.checkpoint.reshard import reshard, to_hf
     from minitp.commands.session import open_source, open_tokenizer
     from minitp.errors import ConfigError, FileFormatError
@@ -14,8 +13,6 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
     from minitp.tokenizer import Tokenizer
     console = Console(stderr=True)
     checkpoint = open_source(resolve(source, console=console))
-    if not isinstance(checkpoint, Checkpoint):
-        raise ConfigError(f"{source} has no files: its weights come from a seed, at any number of ranks")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(f"{target} is there already and not empty: give a new folder")
     if ranks is None:

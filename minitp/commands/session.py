@@ -8,7 +8,7 @@ import numpy as np
 
 from minitp.comm import Communicator
 from minitp.commands.prompts import PromptSource, read_prompts
-from minitp.config import TINY, ModelConfig
+from minitp.config import ModelConfig
 from minitp.errors import ConfigError, FileFormatError
 from minitp.generate import Request
 from minitp.model import Transformer
@@ -18,6 +18,7 @@ from minitp.progress import bytes_bar
 from minitp.weights import RandomSource, Source, Weights, load_weights
 
 if TYPE_CHECKING:
+    from minitp.checkpoint import Checkpoint
     from minitp.tokenizer import ByteTokenizer
 
 
@@ -60,7 +61,7 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
 
     def look() -> dict[str, Any]:
         where = resolve(options.model, console=_console())
-        source = open_source(where)
+        source: Source = open_source(where)
         for note in getattr(source, "notes", ()):
             _console().print(f"minitp: {note}", highlight=False, markup=False, soft_wrap=True)
         tokenizer = None if prompts is None else _tokenizer_for(prompts, source)
@@ -76,8 +77,9 @@ def find_model(group: Communicator, options: ModelOptions, prompts: PromptSource
     found = group.on_root(look, site="model", reason="tell every rank which model and which prompts")
     if group.rank == 0 or options.load == "scatter":
         return found, held.get("source"), held.get("tokenizer")
-    config = ModelConfig.from_dict(found["config"])
-    return found, RandomSource(config) if found["path"] is None else open_source(Path(found["path"])), None
+    if options.parallel_block:
+        return found, RandomSource(ModelConfig.from_dict(found["config"])), None
+    return found, open_source(Bundled(options.model) if found["path"] is None else Path(found["path"])), None
 
 
 def open_session(group: Communicator, options: ModelOptions) -> Session:
@@ -135,23 +137,21 @@ def _ids(prompts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(prompt) for prompt in prompts)
 
 
-def open_source(where: "Path | Bundled") -> Source:
-    """The weights: a checkpoint (a quantized one through its float32 copy), or the bundled model's random ones."""
-    if isinstance(where, Bundled):
-        return RandomSource(TINY)
+def open_source(where: "Path | Bundled") -> "Checkpoint":
+    """The weights: a checkpoint (a quantized one through its float32 copy); a bundled one lies in minitp's folder."""
     from minitp.checkpoint import open_checkpoint
+    if isinstance(where, Bundled):
+        return open_checkpoint(where.folder)
     with bytes_bar(_console(), f"dequantizing {where.name}, once") as progress:
         return open_checkpoint(where, cache=True, progress=progress)
 
 
 def open_tokenizer(source: Source) -> "ByteTokenizer | None":
-    """The tokenizer that a checkpoint brings, None where it brings none; a byte is a token of the bundled model."""
+    """The tokenizer that a checkpoint brings. Where it brings none: bytes for a vocabulary of 256, else None."""
     from minitp.tokenizer import ByteTokenizer, Tokenizer
-    if isinstance(source, RandomSource):
-        return ByteTokenizer()
     found = getattr(source, "tokenizer_source", None)
     if found is None:
-        return None
+        return ByteTokenizer() if source.config.vocab == 256 else None
     return Tokenizer.from_folder(found.path) if found.metadata is None else Tokenizer.from_gguf(found.metadata)
 
 
@@ -169,7 +169,7 @@ def _tokenizer_for(prompts: PromptSource, source: Source) -> "ByteTokenizer | No
 def _side_by_side(config: ModelConfig, where: "Path | Bundled") -> ModelConfig:
     if not isinstance(where, Bundled):
         raise ConfigError("--parallel-block rewires the model, and trained weights were trained for their own wiring: "
-                          "use it with the random model, --model tiny")
+                          "use it with --model tiny, whose weights are drawn at random then")
     return replace(config, parallel_block=True)
 
 

@@ -1,4 +1,5 @@
 """`minitp train`: the settings checked, the model, the text and the optimizer put together, and the run shown."""
+import sys
 import tomllib
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ class TrainOptions:
     trace: str | None = None
     values: bool = False
     trace_steps: int | None = None
+    show_comm: bool = False
     as_json: bool = False
     bar: bool | None = None
 
@@ -52,10 +54,21 @@ class TrainOptions:
         run_folder.check_free(folder)
         return asked
 
+    def traced(self, first: int, steps: int) -> tuple[int, int]:
+        """(first, last + 1) step of a run from step `first` on of which there is to be a trace."""
+        if self.trace is None:
+            return 0, 0
+        few = self.trace_steps
+        if few is None:
+            return first, steps
+        return (first, first + few) if few > 0 else (max(first, steps + few), steps)
+
     def recorder(self, rank: int) -> Recorder:
         """Rank r's recorder: it counts, and keeps events only for a trace."""
+        from minitp.trace.live import ShowPasses
         from minitp.train.loop import StepCounter
-        return Recorder(rank, keep_events=self.trace is not None, keep_values=self.values, listener=StepCounter())
+        show = ShowPasses(sys.stderr) if self.show_comm and rank == 0 else None
+        return Recorder(rank, keep_events=self.trace is not None, keep_values=self.values, listener=StepCounter(show))
 
 
 def setting(text: str) -> dict[str, dict[str, Any]]:
@@ -72,12 +85,11 @@ def setting(text: str) -> dict[str, dict[str, Any]]:
 
 def train(group: Communicator, options: TrainOptions) -> dict[str, Any]:
     """On every rank: settle what is asked, put it together, run it; rank 0 shows and writes. Returns the last row."""
-    from minitp.commands.train_run import open_run
+    from minitp.commands.train_run import opened
     from minitp.commands.train_tell import Teller
     from minitp.trace.merge import align_clocks
     if options.trace:
         align_clocks(group)
     settings = group.on_root(options.settle, site="settings", reason="tell every rank what to train, and how")
-    run = open_run(group, TrainConfig.from_dict(settings), options.resume, options.trace is not None,
-                   options.trace_steps)
-    return Teller(run, options).tell()
+    with opened(group, TrainConfig.from_dict(settings), options.resume, options.traced) as run:
+        return Teller(run, options).tell()

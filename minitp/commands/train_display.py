@@ -1,5 +1,4 @@
 """What `minitp train` shows: a bar of three lines that stays in its place on a terminal, plain lines elsewhere."""
-import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +19,8 @@ class Display:
     as it was. What is said for good (a sample, a checkpoint) goes above the bar.
     """
 
-    def __init__(self, stream: TextStream, steps: int, first: int = 0, bar: bool | None = None):
-        self.stream, self.steps, self.first = stream, steps, first
-        self.bar = bar if bar is not None else is_terminal(stream)
+    def __init__(self, stream: TextStream, steps: int, first: int = 0, bar: bool = False, columns: int = 80):
+        self.stream, self.steps, self.first, self.bar, self.columns = stream, steps, first, bar, columns
         self.every = max(1, (steps - first) // LINES)
         self.memory = ""
         self._drawn, self._shown_at, self._begun = 0, 0.0, time.monotonic()
@@ -56,8 +54,7 @@ class Display:
         if self.bar and self._last is not None:
             self._clear()
             self._draw(self._last)
-            self._drawn = 0
-        self.stream.flush()
+        self._drawn, self._last = 0, None
 
     def _step(self, row: Row) -> None:
         done, before = row["step"] - self.first, self._last
@@ -75,13 +72,12 @@ class Display:
     def _draw(self, row: Row) -> None:
         done, left = row["step"] - self.first, self.steps - row["step"]
         filled = BAR * row["step"] // max(1, self.steps)
-        full, empty = ("━", "─") if is_unicode(self.stream) else ("#", "-")       # type: ignore[arg-type]
+        full, empty = ("━", "─") if is_unicode(self.stream) else ("#", "-")
         passed = time.monotonic() - self._begun
         ends = f" {clock(passed * left / done)} left" if done and left else f" {clock(passed)}"
         lines = [f"{full * filled}{empty * (BAR - filled)} {step_in_words(row, self.steps)}{ends}",
                  syncs_in_words(row), self.memory]
-        width = shutil.get_terminal_size().columns - 1
-        lines = [line[:width] for line in lines]
+        lines = [line[:self.columns - 1] for line in lines]
         self._write("\n".join(lines) + "\n")
         self._drawn = len(lines)
 
@@ -93,10 +89,6 @@ class Display:
     def _write(self, text: str) -> None:
         self.stream.write(text)
         self.stream.flush()
-
-
-def is_terminal(stream: Any) -> bool:
-    return hasattr(stream, "isatty") and stream.isatty()
 
 
 def step_in_words(row: Row, steps: int) -> str:
@@ -139,11 +131,13 @@ def head(row: Row) -> str:
 
 def tail(row: Row) -> str:
     """What the run has come to."""
-    losses = f"loss {number(row['first_loss'])} → {number(row['loss'])}" if row["loss"] is not None else "no step"
+    if not row["steps"]:
+        return f"all {count(row['step'], 'step')} of this run are done; --resume --steps N goes on to N"
+    losses = f"loss {number(row['first_loss'])} → {number(row['loss'])}"
     tested = "" if row["validation_loss"] is None else f", {number(row['validation_loss'])} on unseen text"
     lines = [f"{count(row['steps'], 'step')} in {duration(row['seconds'] * 1e9)}: {losses}{tested}"]
     if row["memory"]:
-        lines.append(f"the fullest rank held {memory_in_words(row['memory'])}")
+        lines.append(f"held: {memory_in_words(row['memory'])}")
     if row["checkpoint"]:
         lines.append(f'minitp generate -m {row["checkpoint"]} "{row["prompt"]}" continues with it')
     return "\n".join(lines)

@@ -1,5 +1,6 @@
 """A training run put together on a rank: model, weights, text, optimizer, and where it goes on from."""
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 from minitp.comm import Communicator
 from minitp.commands.session import ModelOptions, find_model, open_tokenizer
 from minitp.config import ModelConfig
+from minitp.errors import ConfigError
 from minitp.model import Transformer
 from minitp.placement import Placement
 from minitp.progress import bytes_bar
 from minitp.tokenizer import ByteTokenizer
 from minitp.train import run_folder
-from minitp.train.config import TrainConfig
+from minitp.train.checkpoint import save
+from minitp.train.config import BYTES, TrainConfig
 from minitp.train.data import Corpus, open_corpus
 from minitp.train.initial import InitialWeights, make_learner, working_dtype
-from minitp.train.loop import Training, check_prompt
+from minitp.train.loop import Learner, Training, check_prompt
+from minitp.train.prepared import bpe
+from minitp.train.resume import TrainingCheckpoint, holding, latest
+from minitp.train.text import Progress, Text
 from minitp.weights import Source, load_weights
 
 if TYPE_CHECKING:
@@ -24,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Run:
-    """One rank's part of a run. `tokenizer` is on rank 0 only."""
+    """One rank's part of a run."""
     config: TrainConfig
     training: Training
     corpus: Corpus
     placement: Placement
     folder: Path
-    tokenizer: ByteTokenizer | None
     resumed: bool = False
+    tokenizer: ByteTokenizer | None = None                       # on rank 0
 
     def start_row(self) -> dict[str, Any]:
         """What the log says first."""
@@ -47,53 +53,106 @@ class Run:
                 "settings": self.config.to_dict(), "model_config": self.placement.config.to_dict()}
 
 
-def open_run(group: Communicator, config: TrainConfig, resume: bool, trace: bool, trace_steps: int | None) -> Run:
-    """The run on this rank. What can't be is refused on all ranks alike, and before a folder is made."""
+@contextmanager
+def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Callable[[int, int], tuple[int, int]],
+           ) -> Iterator[Run]:
+    """The run on this rank; its folder is this run's alone inside. What can't be is refused on all ranks alike, and of
+    a new run before its folder is made.
+
+    `traced` gives from the run's first step and its number of steps those (first, last + 1) of which a trace is to be.
+    """
+    folder, console = Path(config.run.folder).expanduser(), _console() if group.rank == 0 else None
+    with ExitStack() as stack:
+        checkpoint = None
+        if resume:
+            stack.enter_context(holding(folder, group))
+            checkpoint = latest(folder, group, lambda text: _console().print(
+                f"minitp: {text}", highlight=False, markup=False, soft_wrap=True))
+        model, source, own = _model(group, config, checkpoint)
+        corpus, tokenizer = _corpus(group, config, model, own, console)
+        if checkpoint is not None:
+            corpus.check_same(checkpoint.state.get("data", {}))
+        prompt = group.on_root(lambda: _prompt(config, tokenizer, model.positions), site="prompt",
+                               reason="tell every rank how a sample begins")
+        if not resume:
+            stack.enter_context(holding(folder, group))
+        group.on_root(lambda: run_folder.create(folder, config, resume), site="folder",
+                      reason="every rank begins when the run has its folder")
+        learner = _learner(group, config, model, source, checkpoint, console)
+        done = 0 if checkpoint is None else checkpoint.step
+        training = Training(config, learner, corpus, _saver(config, folder, learner, corpus, tokenizer), tuple(prompt),
+                            None if tokenizer is None else tokenizer.decode, done, traced(done, config.train.steps))
+        yield Run(config, training, corpus, learner.model.placement, folder, resume, tokenizer)
+
+
+def new_learner(group: Communicator, config: TrainConfig) -> tuple[Learner, Corpus]:
+    """What takes the steps of a new run, and on what, without the run's folder: for a look at a few steps."""
     console = _console() if group.rank == 0 else None
-    model_config, source, own = _model(group, config)
+    model, source, own = _model(group, config, None)
+    corpus, _ = _corpus(group, config, model, own, console)
+    return _learner(group, config, model, source, None, console), corpus
+
+
+def _corpus(group: Communicator, config: TrainConfig, model: ModelConfig, own: ByteTokenizer | None,
+            console: "Console | None") -> tuple[Corpus, ByteTokenizer | None]:
+    """The text as this model reads it, and on rank 0 the tokenizer."""
     corpus, tokenizer = open_corpus(group, config.data.text, _tokenizer(config, own), config.data.validation, console)
-    corpus.check(config.train.tokens, model_config.vocab)
-    prompt = group.on_root(lambda: _prompt(config, tokenizer, model_config.positions), site="prompt",
-                           reason="tell every rank how a sample begins")
-    placement = Placement(model_config, group.size, config.cut.embedding, config.cut.cut)      # type: ignore[arg-type]
-    model = Transformer(model_config, placement, group)
+    corpus.check(config.train.tokens, model.vocab)
+    return corpus, tokenizer
+
+
+def _learner(group: Communicator, config: TrainConfig, model: ModelConfig, source: Source,
+             checkpoint: TrainingCheckpoint | None, console: "Console | None") -> Learner:
+    """Weights and optimizer, new ones or those of a checkpoint."""
+    placement = Placement(model, group.size, config.cut.embedding, config.cut.cut)             # type: ignore[arg-type]
     with bytes_bar(console, f"loading {config.name}") as progress:
         weights = load_weights(source, placement, group, dtype=working_dtype(config), progress=progress)
-    folder = Path(config.run.folder).expanduser()
-    training = Training(config, make_learner(config, model, weights), corpus, lambda done: "", tuple(prompt),
-                        None if tokenizer is None else tokenizer.decode,
-                        traced=_traced(trace, trace_steps, 0, config.train.steps))
-    if group.rank == 0:
-        run_folder.create(folder, config)
-    return Run(config, training, corpus, placement, folder, tokenizer, resume)
+    learner = make_learner(config, Transformer(model, placement, group), weights)
+    if checkpoint is not None:
+        checkpoint.restore(learner.optimizer, placement, group)
+    return learner
 
 
-def _model(group: Communicator, config: TrainConfig) -> tuple[ModelConfig, Source | None, ByteTokenizer | None]:
-    """The model, where its weights come from, and on rank 0 the tokenizer that it brings."""
+def _saver(config: TrainConfig, folder: Path, learner: Learner, corpus: Corpus, tokenizer: ByteTokenizer | None
+           ) -> Callable[[int], str]:
+    """What writes a checkpoint; every rank calls it."""
+    placement = learner.model.placement
+    state = {"data": corpus.record(), "settings": config.to_dict()}
+
+    def extra(path: Path) -> None:
+        if tokenizer is not None:
+            tokenizer.save(path)
+
+    return lambda done: str(save(folder, done, placement, learner.weights, learner.optimizer, learner.model.group,
+                                 state=state, extra=extra, keep=config.run.keep))
+
+
+def _model(group: Communicator, config: TrainConfig, checkpoint: TrainingCheckpoint | None
+           ) -> tuple[ModelConfig, Source, ByteTokenizer | None]:
+    """The model, its weights, and on rank 0 the tokenizer that it brings."""
+    if checkpoint is not None:
+        return checkpoint.config, checkpoint.model, open_tokenizer(checkpoint.model) if group.rank == 0 else None
     if config.model.from_ is None:
-        made = config.model.config(config.data.vocab or 256, config.train.tokens)
+        made = config.model.config(config.data.vocab or BYTES, config.train.tokens)
         return made, InitialWeights(made, config.train.seed), None
     options = ModelOptions(config.model.from_, config.cut.embedding, config.cut.cut)           # type: ignore[arg-type]
-    found, source, _ = find_model(group, options)
-    made = ModelConfig.from_dict(found["config"])
-    config.check_model(made)
-    return made, source, open_tokenizer(source) if group.rank == 0 and source is not None else None
+    source = find_model(group, options)[1]
+    assert source is not None                          # each rank reads its own slices
+    config.check_model(source.config)
+    return source.config, source, open_tokenizer(source) if group.rank == 0 else None
 
 
-def _tokenizer(config: TrainConfig, own: ByteTokenizer | None) -> Callable[..., ByteTokenizer]:
-    """How rank 0 gets the tokenizer once it has the text."""
-    from minitp.errors import ConfigError
-    from minitp.train.text import train_bpe
-    if config.tokenizer == "bpe":
-        return lambda text, progress: train_bpe(text, config.data.vocab or 0, progress)
-    if config.tokenizer == "bytes":
-        return lambda text, progress: ByteTokenizer()
-
-    def of_model(text: Any, progress: Any) -> ByteTokenizer:
-        if own is None:
-            raise ConfigError(f"{config.model.from_} brings no tokenizer: --tokenizer bytes, if it was trained so")
-        return own
-    return of_model
+def _tokenizer(config: TrainConfig, own: ByteTokenizer | None) -> Callable[[Text, Progress], ByteTokenizer]:
+    """How rank 0 gets the tokenizer once it has the text. `own`: the model's, or the one that a checkpoint kept."""
+    def made(text: Text, progress: Progress) -> ByteTokenizer:
+        if config.tokenizer == "bytes":
+            return ByteTokenizer()
+        if own is not None:
+            return own
+        if config.tokenizer == "bpe":
+            return bpe(text, config.data.vocab or 0, progress)
+        raise ConfigError(f"{config.model.from_} brings no tokenizer: --tokenizer bytes, if it was trained so")
+    return made
 
 
 def _prompt(config: TrainConfig, tokenizer: ByteTokenizer | None, positions: int) -> list[int]:
@@ -101,15 +160,6 @@ def _prompt(config: TrainConfig, tokenizer: ByteTokenizer | None, positions: int
         return []
     text = config.run.sample_prompt
     return list(check_prompt(tokenizer.prompt(text), positions, text))
-
-
-def _traced(trace: bool, steps: int | None, first: int, last: int) -> tuple[int, int]:
-    """(first, last + 1) step of which the trace is to be."""
-    if not trace:
-        return 0, 0
-    if steps is None:
-        return first, last
-    return (first, first + steps) if steps > 0 else (max(first, last + steps), last)
 
 
 def _console() -> "Console":

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from minitp.commands.train_display import Display, head, tail
 from minitp.commands.train_run import Run
 from minitp.environment import is_unicode
+from minitp.launcher.terminal import terminal_columns
+from minitp.trace.file import Trace
+from minitp.trace.live import ShowPasses
 from minitp.trace.predict_training import TrainingPlan
 from minitp.train.log import RunLog, take_back
+from minitp.train.loop import StepCounter
 
 if TYPE_CHECKING:
     from minitp.commands.train import TrainOptions
@@ -40,7 +44,10 @@ class Teller:
                 display.show(row)
         if display is not None:
             display.finish()
-        self._write_trace(start)
+        trace = self._write_trace(start)
+        listener = self.run.training.group.recorder.listener
+        if isinstance(listener, StepCounter) and isinstance(listener.then, ShowPasses):
+            listener.then.finish(trace)
         end = self._end_row(start, time.perf_counter() - begin)
         if log is not None:
             log.write(end)
@@ -60,7 +67,9 @@ class Teller:
         log.write(start)
         if self.options.as_json:
             return None, log
-        display = Display(sys.stdout, start["steps"], start["step"], self.options.bar)
+        columns, bar = terminal_columns(), False if self.options.show_comm else self.options.bar
+        display = Display(sys.stdout, start["steps"], start["step"], columns is not None if bar is None else bar,
+                          columns or 80)
         display.say(head(start))
         return display, log
 
@@ -76,12 +85,15 @@ class Teller:
                 "checkpoint": self.last.get("checkpoint", {}).get("folder"),
                 "prompt": self.run.config.run.sample_prompt, "folder": start["folder"]}
 
-    def _write_trace(self, start: Row) -> None:
-        """The events of all ranks, and in the header what the closed form needs to foretell them."""
+    def _write_trace(self, start: Row) -> Trace | None:
+        """The events of all ranks, and in the header what the closed form needs to foretell them. On rank 0 it is
+        returned, if there is to be one."""
+        from minitp.tokenizer import piece
+        from minitp.trace.kept import named_tokens
         from minitp.trace.merge import collect, run_info
         training, run = self.run.training, self.run
         if self.options.trace is None:
-            return
+            return None
         plan = TrainingPlan(run.placement, str(training.learner.passes.dtype), training.segments,
                             run.config.train.recompute)
         described = plan.to_run()
@@ -91,4 +103,7 @@ class Teller:
         info = run_info(training.group, **described, losses=training.losses, trained_on=start["text"])
         trace = collect(training.group, recorder, info)
         if trace is not None:
+            if run.tokenizer is not None and self.options.values:
+                trace.run["words"] = {str(token): piece(run.tokenizer, token) for token in named_tokens(trace)}
             trace.write(Path(self.options.trace).expanduser())
+        return trace

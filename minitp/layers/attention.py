@@ -123,7 +123,7 @@ class Attention:
             dscores *= scores
             dkey[:, part.kv] += dscores.swapaxes(2, 3) @ stack(query[:, part.heads, part.queries], part)
             dquery[:, part.heads, part.queries] = split(dscores @ key[:, part.kv], part, b).swapaxes(1, 2)
-        ctx.show(self.site, dquery=dquery, dkey=dkey, dvalue=dvalue)
+        ctx.show(self.site, dheads=dy, dquery=dquery, dkey=dkey, dvalue=dvalue)
         return dquery * dquery.dtype.type(e ** -0.5), dkey, dvalue
 
     @cached_property

@@ -39,7 +39,7 @@ class Recomputable:
     def backward_input(self, dy: Float[Array, "B T D"], weights: Mapping[str, Any],
                        ctx: Context) -> tuple[Float[Array, "B T D"], Any]:
         if ctx.recompute == "full":
-            ctx = replace(ctx, recompute="none", observer=None)
+            ctx = replace(ctx, recompute="none")
             self.run(ctx.kept[self.site]["x"], weights, ctx)
         return self.run_backward(dy, weights, ctx)
 

@@ -49,6 +49,7 @@ class VocabParallelCrossEntropy:
         z, xp = self._own_part(logits), ctx.xp                                   # B T V_p
         counted, mine, rows = self._targets(targets)
         largest = z.max(-1) if z.shape[-1] else xp.full(z.shape[:-1], -np.inf, z.dtype)
+        ctx.show(self.site, own_largest=largest)
         largest = self.group.all_reduce_max(largest, site=f"{self.site}.max",
                                             reason="the largest logit of all, so that no exponential overflows")
         exps = z - largest[..., None]
@@ -56,20 +57,22 @@ class VocabParallelCrossEntropy:
         at = tuple(ctx.arrays.from_host(i) for i in mine)
         own[at] += (1 - self.smoothing) * exps[(*at, ctx.arrays.from_host(rows))]
         xp.exp(exps, out=exps)                                                   # in place: this is the largest array
-        total = self.group.all_reduce(Partial(exps.sum(-1), self.group), site=f"{self.site}.sum",
+        total = exps.sum(-1)
+        ctx.show(self.site, own_total=total, own_target=own)
+        total = self.group.all_reduce(Partial(total, self.group), site=f"{self.site}.sum",
                                       reason="add the ranks' exponentials")
         target = self.group.all_reduce(Partial(own, self.group), site=f"{self.site}.target",
                                        reason="one rank has the target's logit, the others add 0")
         ctx.save(self.site, exps=exps, total=total, targets=targets)
         losses = ctx.arrays.to_host(xp.log(total) - target)                      # B T
-        ctx.show(self.site, losses=losses)
+        ctx.show(self.site, largest=largest, target=target, losses=losses)
         return Loss(float(losses[counted].sum(dtype=np.float64)), int(counted.sum()))
 
     def backward_input(self, scale: float, ctx: Context) -> Float[Array, "B T V_p"]:
         """The gradient of `scale` · total at this rank's logits: softmax − (smoothed) target, 0 for ignored tokens.
 
         `scale` is 1 / the number of tokens that count in the whole step, so that micro-batches just add up. The saved
-        exponentials become the gradient in place, so this is called once.
+        exponentials become the gradient in place, so this is called once: a second call finds nothing saved.
         """
         kept = ctx.kept[self.site]
         counted, mine, rows = self._targets(kept["targets"])
@@ -79,6 +82,7 @@ class VocabParallelCrossEntropy:
         at = tuple(ctx.arrays.from_host(i) for i in mine)
         dz[(*at, ctx.arrays.from_host(rows))] -= 1 - self.smoothing
         dz *= ctx.arrays.from_host((counted * scale).astype(dz.dtype))[..., None]
+        ctx.kept.drop(self.site)
         return dz
 
     def _own_part(self, logits: Logits) -> Any:

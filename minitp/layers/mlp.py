@@ -47,11 +47,12 @@ class MLP:
         if self.gated:
             gate = kept["gate"]
             dgate = dh * kept["up"] * slope(gate, self.activation, xp)
-            ctx.show(self.site, dh=dh, dgate=dgate)
-            du = xp.concatenate([dgate, dh * activate(gate, self.activation, xp)], axis=-1)     # B T 2F_p
+            dup = dh * activate(gate, self.activation, xp)
+            ctx.show(self.site, dh=dh, dgate=dgate, dup=dup)
+            du = xp.concatenate([dgate, dup], axis=-1)                           # B T 2F_p
         else:
             du = dh * slope(kept["up"], self.activation, xp)
-            ctx.show(self.site, dh=dh)
+            ctx.show(self.site, dh=dh, dup=du)
         dx, up = self.up.backward_input(du, weights, ctx)
         return dx, (up, down)
 

@@ -7,7 +7,7 @@ from typing import Any
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import TextStream, dimensions, pass_name
+from minitp.trace.wording import PHASES, TextStream, dimensions, pass_name
 
 CSV_COLUMNS = (*Event._fields, "waiting", "moving")
 
@@ -23,7 +23,8 @@ def chrome(trace: Trace) -> dict[str, Any]:
     for rank in trace.ranks:
         made += [_named("thread_name", rank, name=f"rank {rank}"), _named("thread_sort_index", rank, sort_index=rank)]
     for mark in trace.mark_rows():
-        args = {"phase": mark.phase, "step": mark.step, "micro_batch": mark.micro_batch}
+        args = {"what": PHASES.get(mark.phase, ""), "phase": mark.phase, "step": mark.step,
+                "micro_batch": mark.micro_batch}
         made.append(_complete(pass_name(mark.phase, mark.step, mark.micro_batch), "phase", mark.rank, mark.enter,
                               mark.leave, args))
     for span in timeline.spans:

@@ -154,9 +154,10 @@ class Trace:
                          for kept in (value.get("before"), source.get("after")))
         return before, after
 
-    def array(self, rank: int, phase: str, step: int | None, site: str, name: str) -> KeptArray | None:
+    def array(self, rank: int, phase: str, step: int | None, site: str, name: str,
+              micro_batch: int | None = None) -> KeptArray | None:
         """An array inside a layer: trace.array(0, "decode", 3, "layers.0.mlp", "h"); None where it wasn't kept."""
-        return self.arrays.find(rank, (phase, step, site, name), self._word)
+        return self.arrays.find(rank, (phase, step, site, name, micro_batch), self._word)
 
     def weight(self, rank: int, name: str) -> KeptArray | None:
         """The part of the parameter `name` that `rank` holds."""

@@ -1,7 +1,8 @@
 """The arrays inside the layers, as a trace keeps them: the observer of a run whose values are recorded.
 
-Of every pass it keeps what belongs to one token, the newest of the first sequence: what a picture of the pass shows. On
-every rank; what is the same on all of them is kept once when the ranks' recordings are joined.
+Of every pass it keeps what belongs to one token, the newest of the first sequence (in training: its last position):
+what a picture of the pass shows. On every rank; what is the same on all of them is kept once when the ranks' recordings
+are joined.
 """
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 _BY_TOKEN = {                      # last part of the site → the arrays (B, T, n) of which a token's row is kept
     **dict.fromkeys(("attention_norm", "mlp_norm", "norm", "qkv", "gate_up"), ("x",)),
-    "up": ("x",), "mlp": ("gate", "up", "h"), "head": ("x", "columns")}
+    **dict.fromkeys(("o", "down", "embedding"), ("dy",)),
+    "up": ("x",), "mlp": ("gate", "up", "h", "dh", "dgate", "dup"), "head": ("x", "columns", "dy")}
 
 
 class InnerArrays:
@@ -34,6 +36,11 @@ class InnerArrays:
                 self._keep(site, name, array[0, token(self.recorder.row, array.shape[1])], ctx)
         if part == "attention":
             self._attention(site, arrays, ctx)
+        elif part == "loss":
+            self._loss(site, arrays, ctx)
+        elif part == "embedding" and "ids" in arrays:
+            ids = arrays["ids"]
+            self._keep(site, "id", np.array([ids[0, token(self.recorder.row, ids.shape[1])]]), ctx)
         elif "logits" in arrays:
             self._best(site, arrays["logits"], arrays["rank"], ctx)
 
@@ -42,10 +49,16 @@ class InnerArrays:
 
     def _attention(self, site: str, arrays: Mapping[str, Any], ctx: "Context") -> None:
         """Groups of heads come one by one with their scores, and the whole rank's heads after them."""
+        if "dquery" in arrays:
+            row = token(self.recorder.row, arrays["dquery"].shape[2])
+            self._keep(site, "dheads", arrays["dheads"][0, row], ctx)
+            for name in ("dquery", "dkey", "dvalue"):                                # (B, heads, T, E)
+                self._keep(site, name, arrays[name][0, :, row], ctx)
+            return
         if "scores" in arrays:
             self._group(arrays["scores"], arrays["heads"], arrays["queries"], ctx)
             return
-        if "y" not in arrays:
+        if "y" not in arrays:                         # what only the backward will need
             return
         row = token(self.recorder.row, arrays["query"].shape[2])
         slot = self._slot(row, ctx)
@@ -71,6 +84,12 @@ class InnerArrays:
         """Where the token's key stands among all keys: slot = position, or the pass's own tokens without a cache."""
         return row if ctx.cache is None or ctx.positions is None else int(ctx.positions[0, row])
 
+    def _loss(self, site: str, arrays: Mapping[str, Any], ctx: "Context") -> None:
+        """Of the token its row of (B, T, n), its number of (B, T)."""
+        for name, array in arrays.items():
+            row = token(self.recorder.row, array.shape[1])
+            self._keep(site, name, array[0, row] if array.ndim == 3 else array[0, row:row + 1], ctx)
+
     def _best(self, site: str, logits: Any, rank: int, ctx: "Context") -> None:
         """The logits that this rank holds of the token; the best few are found when the pass has ended."""
         array = logits.array
@@ -78,4 +97,3 @@ class InnerArrays:
         first = 0 if logits.cut is None else logits.cut.of(rank).start
         self.recorder.keep_inner(site, "best_ids", Best(row, first, True))
         self.recorder.keep_inner(site, "best_logits", Best(row, first, False))
-

@@ -73,6 +73,8 @@ class ArrayTable:
         """From a file; absent, it is empty."""
         if given is None:
             return cls.of(fields, (), {})
+        if isinstance(given, dict) and isinstance(given.get("rank"), list):
+            given = {"micro_batch": [None] * len(given["rank"])} | given          # older files have no such column
         columns = from_lists(given, name, (*fields, "array"), strings, 0, free=("array",))
         kept = given["array"]
         wrong = next((i for i, array in enumerate(kept) if array is None or not is_kept(array)), None)
@@ -173,11 +175,12 @@ def _are_numbers(data: Any, size: int) -> bool:
                                                                           if type(n) is int))
 
 
-def best_tokens(trace: "Trace") -> list[int]:
-    """The ids of the tokens that any rank had among its best."""
-    name = trace.strings.index("best_ids") if "best_ids" in trace.strings else -1
-    kept = (trace.arrays.kept[i] for i in np.flatnonzero(trace.arrays.columns["name"] == name))
-    return sorted({int(token) for array in kept for token in array.get("data", []) if token is not None})
+def named_tokens(trace: "Trace") -> list[int]:
+    """The ids of the tokens that a picture may name: those that any rank had among its best, that were read, targets."""
+    names = [trace.strings.index(name) for name in ("best_ids", "id", "targets") if name in trace.strings]
+    kept = (trace.arrays.kept[i] for i in np.flatnonzero(np.isin(trace.arrays.columns["name"], names)))
+    return sorted({int(token) for array in kept for token in array.get("data", [])
+                   if token is not None and token >= 0})
 
 
 def once(values: Iterable[dict[str, Any]], sync: np.ndarray) -> list[dict[str, Any]]:

@@ -92,6 +92,7 @@ class ShowPasses(ShowComm):
     def __init__(self, stream: TextStream | None = None, planes: Sequence[str] = ("data", "sample")):
         super().__init__(stream, planes)
         self._events: list[Event] = []                   # of the pass that is running
+        self._since: int | None = None                   # ns: when the one before it had its last result
 
     def _show(self, event: Event) -> None:
         if self._events and place_of(event) != place_of(self._events[0]):
@@ -104,8 +105,8 @@ class ShowPasses(ShowComm):
         super().finish(trace)
 
     def _say_pass(self) -> None:
-        self._say(pass_line(self._events))
-        self._events = []
+        self._say(pass_line(self._events, self._since))
+        self._events, self._since = [], self._events[-1].leave
 
 
 def place_of(event: Event) -> tuple[str, int | None, int | None]:
@@ -117,12 +118,15 @@ def heading(event: Event) -> str:
     return f"── {pass_name(*place_of(event))} ".ljust(WIDTH, "─")
 
 
-def pass_line(events: Sequence[Event]) -> str:
-    """forward 0 · micro-batch 2   8 sync points   12.3 kB   1.2 ms   43 % in them ▓▓▓▓░░░░░░: from first to last."""
+def pass_line(events: Sequence[Event], since: int | None) -> str:
+    """forward 0 · micro-batch 2   8 sync points   12.3 kB   1.2 ms   43 % in them ▓▓▓▓░░░░░░
+
+    Times are from the last result of the pass before, `since`, to this one's.
+    """
     data = [event for event in events if event.plane == "data" and not event.broken]
     points, payload = len(data), sum(event.payload for event in data)
     inside = sum(event.leave - event.enter for event in events)
-    whole = events[-1].leave - events[0].enter
+    whole = events[-1].leave - (events[0].enter if since is None else since)
     cells = (pass_name(*place_of(events[0])).ljust(_PASS), count(points, "sync point").rjust(_POINTS),
              size(payload).rjust(_PAYLOAD), duration(whole).rjust(_PAYLOAD),
              f"{share(inside, whole)} in them".rjust(_SHARE), _bar(inside, whole))

@@ -125,13 +125,28 @@ class Recorder:
 
     def keep_inner(self, site: str, name: str, copy: Any) -> None:
         """A copy of an array inside a layer, in the phase and step that are running."""
-        self.inner.append((Inner(self.rank, self._phase, self._step, site, name), copy))
+        self.inner.append((Inner(self.rank, self._phase, self._step, site, name, self._micro_batch), copy))
 
     def keep_weight(self, name: str, part: Any, arrays: "Arrays") -> None:
         """This rank's part of the parameter `name`, a matrix in the memory of `arrays`."""
         if self._keeps():
             from minitp.trace.values import matrix
             self.weights.append((Weight(self.rank, name), matrix(arrays.to_host(part))))
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether arrays are kept just now."""
+        return self._keeps()
+
+    def keep_update(self, step: int, parameter: str, name: str, part: Any, arrays: "Arrays") -> None:
+        """What the optimizer's phase of a step has of this rank's part of a matrix: its gradient, a moment, its change.
+
+        As maxima by block. It may be called outside the phase.
+        """
+        if self._keeps():
+            from minitp.trace.values import matrix
+            self.inner.append((Inner(self.rank, "optimizer", step, parameter, name),
+                               matrix(arrays.to_host(part), whole_up_to=0)))
 
     def _condense(self) -> None:
         """Large copies become their maxima, so that a long run with values fits into memory."""

@@ -47,6 +47,20 @@ Of the arrays inside the layers each pass keeps those of one token, the newest o
     head                  x, or the rank's `columns` of it; best_ids, best_logits: the best tokens of those whose logits
                           this rank has, before they are gathered or after they are summed
 
+A training step's passes (`forward`, `backward`) keep the last position of the first sequence in the same way, the
+backward its gradients: d of something is that of the loss with respect to it, divided by the step's tokens.
+
+    loss                  (forward) exps: exp(own logits − largest); own_largest, own_total, own_target: this rank's
+                          largest logit, its sum of exps, its part of the target's logit − largest; largest, total,
+                          target: the same over all ranks; targets: the token's id; losses: its loss
+    layers.3.mlp.down, layers.3.attention.o, embedding      dy: what arrives, the same on every rank
+    layers.3.mlp          dh, dgate, dup: a rank's own part of the ffn
+    layers.3.attention    dheads, dquery (heads, E), dkey, dvalue (kv heads, E): of a rank's own heads, before positions
+                          are turned
+    head                  dy: of the logits that this rank has
+    (a parameter's name)  (optimizer) gradient: this rank's, summed over the step's micro-batches, before ranks reduce
+                          it; of one matrix also `first moment`, `second moment` and `change`, all as maxima
+
 `weights` has the model's matrices by the placement's names, (out, in), each rank's slice of them. What a rank has as
 the first rank has it (x is whole) is left out, in `arrays` and `weights` alike; where ranks that should agree don't, as
 in a run that was broken on purpose, each one's is there. In `run`, `prompt_pieces` and `pieces` are the words of the
@@ -129,6 +143,7 @@ class Inner(NamedTuple):
     step: int | None
     site: str
     name: str
+    micro_batch: int | None = None  # a file may lack this column: null everywhere
 
 
 class Weight(NamedTuple):

@@ -11,7 +11,7 @@ from minitp.trace.file import Trace
 from minitp.trace.show_training import step_lines
 from minitp.trace.summary import Row, crowded, stragglers, summarize, total, working_phases
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import count, duration, plain, share, sites_in_words, size
+from minitp.trace.wording import PHASES, count, duration, plain, share, sites_in_words, size
 
 CHECKPOINT = "checkpoint"          # a phase without sync points that takes time all the same
 _LONGEST = 40                      # rows of a table
@@ -35,6 +35,9 @@ def show(trace: Trace, *, by: str | None = None, rank: int | None = None, consol
         console.print("", _phase_table(phases, "phase", ranks), "", _site_table(rows, by or "site"), "", sep="\n")
     else:
         console.print("", _phase_table(phases if by == "phase" else rows, by, 1 if by == "rank" else ranks), "",
+                      sep="\n")
+    if by == "phase":
+        console.print(*(Text(f"{row.key}: {PHASES[row.key]}", "dim") for row in phases if row.key in PHASES), "",
                       sep="\n")
     for sentence, style in (*((line, "") for line in step_lines(timeline, phases, ranks)),
                             (share_line(timeline, rank), "bold"), (last_line(timeline), ""),
@@ -188,7 +191,7 @@ def teaches(timeline: Timeline, phases: list[Row]) -> str:
                 "sync points (equal) and the waiting (not).")
     if "forward" in by_name and "backward" in by_name:
         return ("Backward reads the table of forward the other way: where forward summed, it sends nothing, and where "
-                "forward sent nothing, it sums. So the layers meet as often in one as in the other.")
+                "forward sent nothing, it sums.")
     prompt, token = by_name.get("prefill"), by_name.get("decode")
     if prompt and token and prompt.passes and token.passes:
         each = [row.sync_points / row.passes for row in (prompt, token)]

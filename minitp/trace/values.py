@@ -96,10 +96,10 @@ def best_of(logits: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     return order + first, logits[order]
 
 
-def matrix(array: np.ndarray) -> Kept:
+def matrix(array: np.ndarray, whole_up_to: int = MATRIX_UP_TO) -> Kept:
     """A rank's part of a weight (out, in): all of it, or the maxima of a grid of blocks."""
     kept: Kept = {"shape": list(array.shape)}
-    if array.size <= MATRIX_UP_TO:
+    if not array.size or array.size <= whole_up_to:
         return kept | {"data": array.copy()}
     block = [-(-n // GRID) for n in array.shape]
     rows, columns = (np.arange(0, n, b) for n, b in zip(array.shape, block, strict=True))

@@ -3,7 +3,7 @@
     run/
       step-00000020/             complete, or not there: written under another name, brought to disk, then renamed
         config.json              with model.safetensors (and tokenizer.json, where there is one) an ordinary Hugging
-        model.safetensors        Face folder: `minitp generate -m run/step-00000020`
+        model.safetensors        Face folder: `minitp generate -m run/step-00000020`; of bf16 the rounded weights
         optimizer.safetensors    m.NAME, v.NAME (in bf16 training master.NAME too) of each parameter, whole tensors
         training.json            the step, the placement it was written from, the run's own state (seeds, data
                                  position, …), and the size and SHA-256 of every other file
@@ -187,22 +187,26 @@ def _write(temporary: Path, placement: Placement, weights: Mapping[str, Any], op
     arrays = {"": weights} | optimizer.state()
     order = [("", placement.parameter(p.name)) for parts in hf_tensors(placement.config).values() for p in parts]
     order += optimizer_tensors(placement, dtype)
-    wholes, failure = _wholes(order, arrays, placement, group), None
+    whole, failure = wholes(order, arrays, placement, group, reason="rank 0 writes the checkpoint, whole tensors, so "
+                            "that any cut can read it"), None
     if group.rank == 0:
         try:
-            to_hf(_Gathered(temporary, placement, wholes, np.dtype(stored)), temporary)
+            to_hf(_Gathered(temporary, placement, whole, np.dtype(stored)), temporary)
             safetensors.write(temporary / OPTIMIZER, {f"{kind}.{p.name}": (STORED[stored], p.shape)
-                                                      for kind, p in optimizer_tensors(placement, dtype)}, wholes)
+                                                      for kind, p in optimizer_tensors(placement, dtype)}, whole)
         except OSError as error:
             failure = error
-    for _ in wholes:
+    for _ in whole:
         pass
     return failure
 
 
-def _wholes(order: list[tuple[str, Parameter]], arrays: Mapping[str, Mapping[str, Any]], placement: Placement,
-            group: Communicator) -> Iterator[Any]:
-    """Each whole tensor on rank 0, None on the others: gathered if it is cut; rank 0 has it if it isn't."""
+def wholes(order: list[tuple[str, Parameter]], arrays: Mapping[str, Any], placement: Placement, group: Communicator,
+           reason: str) -> Iterator[Any]:
+    """Each whole tensor on rank 0, None on the others: gathered if it is cut; rank 0 has it if it isn't.
+
+    order  (kind, parameter)    arrays  kind → this rank's arrays by physical name    reason  for the record
+    """
     homes = placement.homes(group.rank)
     for kind, parameter in order:
         array, rows = homes[parameter.name]
@@ -212,7 +216,7 @@ def _wholes(order: list[tuple[str, Parameter]], arrays: Mapping[str, Mapping[str
             piece = group.gather(piece[owned(parameter, placement, group.rank)], axis=axis,
                                  cut=placement.owners(parameter.axes[axis]), plane="control",
                                  site=".".join(filter(None, (kind, parameter.name))),
-                                 reason="rank 0 writes the checkpoint, whole tensors, so that any cut can read it")
+                                 reason=reason)
         yield None if group.rank else _on_host(piece, group)
 
 

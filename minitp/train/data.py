@@ -1,36 +1,31 @@
-"""Token ids of a text, prepared once, and the windows of them that each step of a training run takes.
+"""Token ids of a text, and the windows of them that each step of a training run takes.
 
-A text becomes ids once: rank 0 writes them to the user's cache folder, under a name made of the text's hash and the
-tokenizer's, and every rank maps that file into memory. Which windows a step takes is a function of (seed, position)
-alone, where the position of row i of step s is s · batch + i: whatever the number of ranks, the micro-batches and the
-restarts. An epoch is a permutation of all windows; the window borders lie elsewhere in each.
+A text becomes ids once (`minitp.train.prepared`), and every rank maps that file into memory. Which windows a step takes
+is a function of (seed, position) alone, where the position of row i of step s is s · batch + i: whatever the number of
+ranks, the micro-batches and the restarts. An epoch is a permutation of all windows; the window borders lie elsewhere in
+each.
 """
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
 import numpy as np
-from filelock import FileLock
 from jaxtyping import Int
 
 from minitp.comm import Communicator
-from minitp.errors import ConfigError, FileFormatError
-from minitp.files import replacing
+from minitp.errors import ConfigError
 from minitp.progress import bytes_bar
 from minitp.tokenizer import ByteTokenizer
+from minitp.train.prepared import open_tokens, prepare
 from minitp.train.text import Progress, Text, open_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Split = Literal["train", "validation"]
-VERSION = 1
-HEADER = 4096                              # bytes in front of the ids, a page: JSON and spaces
 
 
 @dataclass(frozen=True)
@@ -149,8 +144,8 @@ def open_corpus(group: Communicator, source: str | Path | None, tokenizer: Calla
                 validation: float = 0.1, console: "Console | None" = None) -> tuple[Corpus, ByteTokenizer | None]:
     """The text as ids on every rank; the tokenizer on rank 0 only, as the others need no text.
 
-    Rank 0 reads the text, makes the tokenizer (`lambda text, progress: ByteTokenizer()`; train_bpe) and prepares the
-    ids; the others map what it wrote. An error is raised on all ranks.
+    Rank 0 reads the text, makes the tokenizer (`lambda text, progress: ByteTokenizer()`, `prepared.bpe`, a model's own)
+    and prepares the ids; the others map what it wrote. An error is raised on all ranks.
     """
     held: dict[str, Any] = {}
 
@@ -166,79 +161,3 @@ def open_corpus(group: Communicator, source: str | Path | None, tokenizer: Calla
     found = group.on_root(look, site="data", reason="tell every rank which text, and where its tokens lie")
     tokens = held["tokens"] if group.rank == 0 else open_tokens(Path(found["path"]), found["facts"]["sha256"])[0]
     return Corpus(tokens, found["facts"], validation), held.get("tokenizer")
-
-
-def cache_folder() -> Path:
-    """Beside the fetched models: MINITP_CACHE moves all."""
-    from minitp.models import cache_folder as models
-    return models().parent / "tokens"
-
-
-def prepare(text: Text, tokenizer: ByteTokenizer, console: "Console | None" = None
-            ) -> tuple[Path, np.ndarray, dict[str, Any]]:
-    """The file of the text's ids, its ids and its header; made where it isn't there, or isn't whole any more.
-
-    Several processes may come at once: one makes the file, the others wait for it. It appears when it is complete.
-    """
-    with bytes_bar(console, f"reading {text.name}") as progress:
-        sha256 = text.hashed(progress)
-    key = hashlib.sha256(f"{VERSION} {sha256} {tokenizer.digest}".encode()).hexdigest()[:20]
-    path = cache_folder() / f"{key}.tokens"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):                 # the system frees it when its owner dies
-            try:
-                return path, *open_tokens(path)
-            except FileFormatError:                               # not there yet, or damaged
-                for leftover in path.parent.glob(f".{path.name}.*.partial"):
-                    leftover.unlink(missing_ok=True)
-            with bytes_bar(console, f"turning {text.name} into tokens") as progress, replacing(path) as file:
-                write_tokens(file, text, tokenizer, progress)
-            return path, *open_tokens(path)
-    except OSError as error:
-        raise ConfigError(f"the tokens of {text.name} can't be kept in {path.parent}: {error.strerror or error}; "
-                          "MINITP_CACHE=FOLDER names another place") from error
-
-
-def write_tokens(file: BinaryIO, text: Text, tokenizer: ByteTokenizer, progress: Progress) -> None:
-    """Header and ids. The header comes last: only then all is known."""
-    dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
-    count, largest, digest, read = 0, 0, hashlib.sha256(), hashlib.sha256()
-    file.write(bytes(HEADER))
-    for piece in text.pieces(progress):
-        ids = np.array(tokenizer.encode(piece), dtype)
-        file.write(ids.data)
-        digest.update(ids.data)
-        read.update(piece.encode())
-        count, largest = count + len(ids), max(largest, int(ids.max(initial=0)))
-    if not count:
-        raise ConfigError(f"the text {text.name} holds no tokens: there is nothing to learn from it")
-    if read.hexdigest() != text.hashed():
-        raise ConfigError(f"the text {text.name} was changed while it was read; start again when it stays as it is")
-    header = json.dumps({"minitp tokens": VERSION, "text": text.hashed(), "tokenizer": tokenizer.digest,
-                         "dtype": dtype.str, "count": count, "largest": largest, "sha256": digest.hexdigest()})
-    file.seek(0)
-    file.write(header.encode().ljust(HEADER))
-
-
-def open_tokens(path: Path, sha256: str | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-    """The ids in a file of `write_tokens`, mapped, not read; and its header. FileFormatError where it isn't whole.
-
-    `sha256` is what rank 0 found: on a machine with a cache folder of its own another file may lie there.
-    """
-    try:
-        with path.open("rb") as file:
-            header = json.loads(file.read(HEADER))
-        if header["dtype"] not in ("<u2", "<u4"):
-            raise ValueError(f"ids of type {header['dtype']}")
-        tokens = np.memmap(path, header["dtype"], "r", HEADER, (header["count"],))
-        whole = path.stat().st_size == HEADER + tokens.nbytes and header["minitp tokens"] == VERSION
-    except FileNotFoundError:
-        raise FileFormatError(f"the prepared tokens {path} aren't on this machine: every machine of a run must see "
-                              "rank 0's cache folder; MINITP_CACHE=FOLDER names a shared one") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise FileFormatError(f"{path} is no file of prepared tokens: {error}") from None
-    found = hashlib.sha256(tokens.data).hexdigest()
-    if not whole or found != header["sha256"] or sha256 not in (None, found):
-        raise FileFormatError(f"{path} doesn't hold the tokens that it should; remove it, and it is made anew")
-    return tokens, header

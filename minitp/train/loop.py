@@ -34,12 +34,18 @@ Row = dict[str, Any]
 
 
 class StepCounter:
-    """A recorder's listener: the sync points of this rank, and their bytes of payload, since it was last asked."""
+    """A recorder's listener: the sync points of this rank, and their bytes of payload, since it was last asked.
 
-    def __init__(self) -> None:
+    `then` hears of every event too: who prints them as they happen.
+    """
+
+    def __init__(self, then: Callable[[Event], None] | None = None) -> None:
+        self.then = then
         self.sync_points = self.payload = 0
 
     def __call__(self, event: Event) -> None:
+        if self.then is not None:
+            self.then(event)
         if event.plane == "data":
             self.sync_points, self.payload = self.sync_points + 1, self.payload + event.payload
 

@@ -6,6 +6,7 @@
         optimizer = AdamW(weights, …)
         checkpoint.restore(optimizer, placement, group)      # moments, master weights, step count
 """
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ from minitp.train.optimizer import AdamW
 
 WAIT = 30.0
 """Seconds to wait for a run whose ranks are just ending: killed ranks may outlive their launcher for a moment."""
+
+LEFT = re.compile(NAME.pattern + r"|.+\.jsonl|.+\.toml")
+"""Names in a run's folder that a killed run may have been writing: checkpoints, its log, its settings."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,9 @@ def open_training(path: str | Path, digests: bool = True) -> TrainingCheckpoint:
                 f"{file.stat().st_size} are there" if file.is_file() else "and the file is gone"))
         if digests and file_facts(file)["sha256"] != said.get("sha256"):
             raise FileFormatError(f"{file}: its contents have changed since they were written (SHA-256 differs)")
-    try:
-        config = ModelConfig.from_dict(facts["config"])
-        placement = Placement(config, 1)
-    except TypeError as error:
-        raise FileFormatError(f"{path / TRAINING}: the model's config isn't one: {error}") from None
     model, optimizer = open_checkpoint(path), safetensors.read_manifest(path / OPTIMIZER)
+    config = _config(path, facts["config"], model.config)
+    placement = Placement(config, 1)
     stored = STORED.get("float32" if facts["dtype"] == "bf16" else facts["dtype"])
     wanted = {f"{kind}.{p.name}": (stored, p.shape) for kind, p in optimizer_tensors(placement, facts["dtype"])}
     held = {name: (entry.dtype, entry.shape) for name, entry in optimizer.tensors.items()}
@@ -150,7 +151,7 @@ def holding(run: str | Path, group: Communicator, wait: float = WAIT) -> Iterato
 def _find(run: Path) -> dict[str, Any]:
     """On rank 0: the newest checkpoint in order, and what there is to say."""
     messages, damaged = [], []
-    if run.is_dir() and (left := remove_partials(run, NAME)):
+    if run.is_dir() and (left := remove_partials(run, LEFT)):
         messages.append(f"removed what a run that was stopped had not finished: {some(left)}")
     for path in sorted(step_folders(run), key=step_of, reverse=True):
         if not (path / TRAINING).exists():             # a checkpoint has its name only when it is complete
@@ -158,7 +159,7 @@ def _find(run: Path) -> dict[str, Any]:
             continue
         try:
             open_training(path)
-        except (FileFormatError, ConfigError) as error:
+        except (FileFormatError, ConfigError) as error:            # ConfigError: a config.json that can't be
             damaged.append((path, error))
             continue
         messages += [_set_aside(*pair, path) for pair in damaged]
@@ -197,6 +198,19 @@ def _checked_facts(path: Path) -> dict[str, Any]:
     if missing := {"config.json", MODEL, OPTIMIZER} - set(facts["files"]):
         raise FileFormatError(f"{file}: the list of files lacks {some(missing)}")
     return facts
+
+
+def _config(path: Path, said: dict[str, Any], held: ModelConfig) -> ModelConfig:
+    """The model that training.json names, of the sizes that the model's file has."""
+    try:
+        config = ModelConfig.from_dict(said)
+    except (ConfigError, TypeError) as error:
+        raise FileFormatError(f"{path / TRAINING}: the model's config isn't one: {error}") from None
+    sizes = ("hidden", "layers", "heads", "kv_heads", "head_size", "ffn", "vocab", "positions", "tied")
+    if wrong := [size for size in sizes if getattr(config, size) != getattr(held, size)]:
+        raise FileFormatError(f"{path / TRAINING}: the model's {wrong[0]} is {getattr(config, wrong[0])!r:.40}, and "
+                              f"{getattr(held, wrong[0])!r:.40} in config.json")
+    return config
 
 
 def _differences(saved: ModelConfig, placement: Placement) -> str:

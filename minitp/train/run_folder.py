@@ -27,8 +27,10 @@ def check_free(folder: Path) -> None:
         raise ConfigError(f"{folder} already holds a run: --resume goes on with it, --out FOLDER starts another")
 
 
-def create(folder: Path, config: TrainConfig) -> None:
-    """The folder and the settings in it, as a file that `--config` takes."""
+def create(folder: Path, config: TrainConfig, resume: bool) -> None:
+    """The folder and the settings in it, as a file that `--config` takes. A new run's folder must be free still."""
+    if not resume:
+        check_free(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / SETTINGS) as file:
         file.write(config.to_toml().encode())

@@ -24,6 +24,7 @@ from minitp.model import Transformer
 from minitp.saved import Saved
 from minitp.train.optimizer import AdamW
 from minitp.train.reduce import clip, global_norm, sum_copies
+from minitp.train.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,15 @@ def train_step(model: Transformer, loss: VocabParallelCrossEntropy, weights: dic
     """One step of training. `limit`: the norm that the gradient is clipped to; `step`: its number, for the record."""
     gradients.zero()
     sums, activations = accumulate(model, loss, weights, gradients, batch, step=step, passes=passes)
+    shown = Shown(model, step)
+    shown.gradients(gradients, weights)
     with model.group.recorder.mark("optimizer", step):
         sum_copies(gradients, model.placement, model.group)
         norm = global_norm(gradients, model.placement, model.group)
         if isfinite(norm):                                       # the same number on every rank, so all go or none
             clip(gradients, norm, limit)
             optimizer.step(gradients, rate)
+    shown.update(optimizer, weights)
     return StepResult(sums.total / max(1, sums.tokens), sums.tokens, norm, not isfinite(norm), activations)
 
 

@@ -160,4 +160,4 @@ def train_bpe(text: Text, vocab: int, progress: Progress | None = None) -> Token
     trainer = trainers.BpeTrainer(vocab_size=vocab, show_progress=False, min_frequency=2,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     backend.train_from_iterator(text.pieces(progress), trainer)
-    return Tokenizer(backend, name=f"BPE of {vocab} tokens")
+    return Tokenizer(backend, name=f"BPE of {backend.get_vocab_size()} tokens")

@@ -9,16 +9,16 @@ from minitp.checkpoint.files import read_json
 from minitp.checkpoint.gguf import read_manifest
 from minitp.checkpoint.gguf_config import config_from_gguf
 from minitp.checkpoint.hf_config import config_from_hf
-from minitp.config import TINY, ModelConfig
+from minitp.config import ModelConfig
 from minitp.errors import ConfigError
 from minitp.models import cache_folder, list_models
 
 MOST, MOST_LAYERS = 100, 1000                # files and folders in the list; layers of a model whose table is asked for
 
 
-def known_models() -> dict[str, Path | None]:
-    """Name → where its config is read from; None: bundled. Fetched models by their catalog names, the rest by file."""
-    known: dict[str, Path | None] = {row.name: row.path for row in list_models() if row.fetched}
+def known_models() -> dict[str, Path]:
+    """Name → where its config is read from. Bundled and fetched models by their catalog names, the rest by file."""
+    known = {row.name: row.path for row in list_models() if row.path is not None}
     folder = cache_folder()
     try:
         found = sorted(folder.iterdir())[:MOST]
@@ -37,8 +37,6 @@ def known_config(name: str) -> ModelConfig:
         raise ConfigError(f"no model {name!r:.60} here; there are {', '.join(known)}. More can be fetched "
                           "(`minitp models`), or laid in the models folder")
     path = known[name]
-    if path is None:
-        return TINY
     if path.is_dir():
         config = config_from_hf(read_json(path / "config.json", cap=1_000_000), name=name)
     else:

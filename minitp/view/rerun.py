@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from minitp.checkpoint import open_checkpoint
 from minitp.comm import Communicator
 from minitp.config import TINY
 from minitp.errors import ConfigError
@@ -13,6 +14,7 @@ from minitp.generate import Generation, Request
 from minitp.generate import run as run_to_the_end
 from minitp.launcher import launch
 from minitp.model import Transformer
+from minitp.models import Bundled
 from minitp.placement import Placement
 from minitp.tokenizer import ByteTokenizer
 from minitp.trace.file import Trace
@@ -21,7 +23,7 @@ from minitp.trace.predict import GenerationPlan
 from minitp.trace.recorder import Recorder
 from minitp.trace.timeline import Timeline
 from minitp.view.compare import Run
-from minitp.weights import RandomSource, load_weights
+from minitp.weights import load_weights
 
 RANKS = (1, 2, 3, 4, 8)
 LONGEST = 64                       # bytes of a prompt, and new tokens: it runs while a page waits
@@ -46,7 +48,8 @@ def _on(ranks: int, request: Request) -> Run:
 def _rank(group: Communicator, request: Request) -> tuple[Trace | None, np.ndarray]:
     placement = Placement(TINY, group.size)
     model = Transformer(TINY, placement, group)
-    weights = load_weights(RandomSource(TINY), placement, group, mode="slice", dtype=np.dtype(np.float32))
+    source = open_checkpoint(Bundled("tiny").folder)
+    weights = load_weights(source, placement, group, mode="slice", dtype=np.dtype(np.float32))
     generation = Generation(model, weights, request)
     tokens = run_to_the_end(generation)
     plan = GenerationPlan(placement, "slice", str(generation.dtype), 1, generation.passes, len(tokens[0]),

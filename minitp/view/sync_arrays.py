@@ -14,6 +14,7 @@ from minitp.trace.kept import KeptArray
 from minitp.view.header import Words, model_of, sequences
 from minitp.view.slots import Slot
 from minitp.view.steps import Steps
+from minitp.view.training_arrays import PARTS, training_slots
 
 FIRST = 4                          # exact first elements
 OWNERS = 64                        # tokens of a prompt
@@ -31,7 +32,8 @@ class SyncArrays:
         events = steps.trace.events
         self.before, self.after, self.op, self.site, self.phase = (
             steps.trace.words(name)[steps.event].tolist() for name in ("before", "after", "op", "site", "phase"))
-        self.step = [None if n < 0 else n for n in events["step"][steps.event].tolist()]
+        self.step, self.micro_batch = ([None if n < 0 else n for n in events[name][steps.event].tolist()]
+                                       for name in ("step", "micro_batch"))
         shapes = [steps.trace.shapes[i] for i in events["shape"][steps.event].tolist()]
         self.broken = events["broken"][steps.event].tolist()
         self.tokens = [shape[-2] if len(shape) > 1 else 1 for shape in shapes]
@@ -47,14 +49,16 @@ class SyncArrays:
             return self._loaded(sync)
         if part == "sample":
             return self._exchanged(sync)
-        found = self._ends(sync)
+        if part in PARTS:
+            return training_slots(self, sync)
+        found = self.ends(sync)
         if self.before[sync] == "partial" and self.after[sync] == "whole":
             found += self._activated(sync, found)
         if part == "embedding":
             found += self._owners(sync)
         if part == "head":
-            found += (self._inner(sync, "head", (("x", "x"),), one=True)
-                      + self._inner(sync, "head", (("columns", "columns"),)) + self._best(sync))
+            found += (self.inner(sync, "head", (("x", "x"),), one=True)
+                      + self.inner(sync, "head", (("columns", "columns"),)) + self.best(sync))
         if part in ("attention", "block"):
             found += self._of_attention(sync)
         if part in ("mlp", "block"):
@@ -82,7 +86,7 @@ class SyncArrays:
         taken, got = ([(rank, pair[i]) for rank, pair in both] for i in (0, 1))
         return _not_empty(taken), _not_empty(got)
 
-    def _ends(self, sync: int) -> list[Slot]:
+    def ends(self, sync: int) -> list[Slot]:
         """What went in and what came out."""
         taken, got = self._held(sync)
         before, after = self.before[sync], self.after[sync]
@@ -138,10 +142,10 @@ class SyncArrays:
     # --- inside the layers ---------------------------------------------------------------------------------------
 
     def _array(self, sync: int, rank: int, site: str, name: str) -> KeptArray | None:
-        kept = self.trace.array(rank, self.phase[sync], self.step[sync], site, name)
+        kept = self.trace.array(rank, self.phase[sync], self.step[sync], site, name, self.micro_batch[sync])
         return kept if kept is not None and kept.cells.size else None
 
-    def _inner(self, sync: int, site: str, names: tuple[tuple[str, str], ...], one: bool = False,
+    def inner(self, sync: int, site: str, names: tuple[tuple[str, str], ...], one: bool = False,
                axis: dict[int, str] | None = None) -> list[Slot]:
         """Arrays (slot, name in the trace) of a layer by rank; `one`: whole, the same on all ranks."""
         found = []
@@ -157,13 +161,13 @@ class SyncArrays:
 
     def _of_attention(self, sync: int) -> list[Slot]:
         at = _layer(self.site[sync])
-        found = self._inner(sync, f"{at}.attention.qkv", (("x", "x"),), one=True)
-        queries, keys = self._heads()
-        found += self._inner(sync, f"{at}.attention", (("q", "query"),), axis=queries)
-        found += self._inner(sync, f"{at}.attention", (("k", "key"), ("v", "value")), axis=keys)
-        return found + self._inner(sync, f"{at}.attention", (("scores", "scores"), ("heads", "heads")), axis=queries)
+        found = self.inner(sync, f"{at}.attention.qkv", (("x", "x"),), one=True)
+        queries, keys = self.held_heads()
+        found += self.inner(sync, f"{at}.attention", (("q", "query"),), axis=queries)
+        found += self.inner(sync, f"{at}.attention", (("k", "key"), ("v", "value")), axis=keys)
+        return found + self.inner(sync, f"{at}.attention", (("scores", "scores"), ("heads", "heads")), axis=queries)
 
-    def _heads(self) -> tuple[dict[int, str], dict[int, str]]:
+    def held_heads(self) -> tuple[dict[int, str], dict[int, str]]:
         """Which query heads and kv heads each rank holds, in words."""
         if self.placement is None:
             return {}, {}
@@ -176,14 +180,18 @@ class SyncArrays:
         at = _layer(self.site[sync])
         found = []
         if self.parts[sync] == "mlp":
-            found = (self._inner(sync, f"{at}.mlp.gate_up", (("x", "x"),), one=True)
-                     or self._inner(sync, f"{at}.mlp.up", (("x", "x"),), one=True))
-        axis = {}
-        if self.placement is not None:
-            cut = self.placement.ffn
-            axis = {rank: _span("columns", cut.of(rank).start, cut.of(rank).stop, cut.size)
-                    for rank in range(min(cut.ranks, self.steps.ranks))}
-        return found + self._inner(sync, f"{at}.mlp", (("gate", "gate"), ("up", "up"), ("h", "h")), axis=axis)
+            found = (self.inner(sync, f"{at}.mlp.gate_up", (("x", "x"),), one=True)
+                     or self.inner(sync, f"{at}.mlp.up", (("x", "x"),), one=True))
+        return found + self.inner(sync, f"{at}.mlp", (("gate", "gate"), ("up", "up"), ("h", "h")),
+                                  axis=self.held_columns())
+
+    def held_columns(self) -> dict[int, str]:
+        """Which columns of the ffn each rank holds, in words."""
+        if self.placement is None:
+            return {}
+        cut = self.placement.ffn
+        return {rank: _span("columns", cut.of(rank).start, cut.of(rank).stop, cut.size)
+                for rank in range(min(cut.ranks, self.steps.ranks))}
 
     def _stream(self, sync: int) -> list[Slot]:
         """The residual stream before and after the sum is added: what the norms before and behind it read."""
@@ -191,8 +199,8 @@ class SyncArrays:
         before = f"{at}.mlp_norm" if self.parts[sync] == "mlp" else f"{at}.attention_norm"
         after = (f"{at}.mlp_norm" if self.parts[sync] == "attention" else f"layers.{layer + 1}.attention_norm"
                  if layer + 1 < self.model["layers"] else "norm")
-        return (self._inner(sync, before, (("residual", "x"),), one=True)
-                + self._inner(sync, after, (("next", "x"),), one=True))
+        return (self.inner(sync, before, (("residual", "x"),), one=True)
+                + self.inner(sync, after, (("next", "x"),), one=True))
 
     # --- the ends of the model -----------------------------------------------------------------------------------
 
@@ -201,13 +209,17 @@ class SyncArrays:
         if self.placement is None or self.placement.embedding != "vocab":
             return []
         step, ids = self.step[sync], self.words.ids
-        read = (self.words.prompt_ids if step == 0 else
-                ids[step - 1:step] if step is not None and step <= len(ids) else [])
+        if self.phase[sync] in ("prefill", "decode"):
+            read = (self.words.prompt_ids if step == 0 else
+                    ids[step - 1:step] if step is not None and step <= len(ids) else [])
+        else:
+            kept = self._array(sync, 0, "embedding", "id")
+            read = [] if kept is None else kept.cells[0].tolist()
         cut = self.placement.vocab
         owners = [next((r for r in range(cut.ranks) if i in cut.of(r)), -1) for i in read[-OWNERS:]]
         return [Slot("owner", -1, np.array([owners], float), True, (len(owners),))] if owners else []
 
-    def _best(self, sync: int) -> list[Slot]:
+    def best(self, sync: int) -> list[Slot]:
         """The tokens that each rank finds best among the logits that it holds; and the one that was chosen."""
         found = []
         for rank, _ in self.ranks(sync):

@@ -6,11 +6,11 @@ doesn't say.
 from typing import Any
 
 from minitp.trace.wording import dimensions, duration, plain, size
-from minitp.view import passes
+from minitp.view import passes, training_text
 from minitp.view.reading import PlayReader, SyncView
 
-OPS = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter",
-       "all_to_all": "all-to-all", "send": "message", "receive": "message"}
+OPS = {"all_reduce": "all-reduce", "all_reduce_max": "all-reduce of maxima", "all_gather": "all-gather",
+       "reduce_scatter": "reduce-scatter", "all_to_all": "all-to-all", "send": "message", "receive": "message"}
 _FROM_ROOT, _TO_ROOT = ("scatter", "broadcast"), ("gather", "reduce")
 
 
@@ -21,15 +21,13 @@ def op_name(op: str) -> str:
 
 def number(x: float) -> str:
     """Three digits, with the minus sign of the picture."""
-    return f"{x:.3g}".replace("-", "−")
+    return f"{x + 0.0:.3g}".replace("-", "−")                                 # + 0.0: no −0
 
 
 def place(reader: PlayReader, k: int) -> str:
     """Where we are: token 2 “river” · layer 3 · MLP · sync point 12 of 62."""
     sync = reader.sync(k)
-    part = {"mlp": "MLP", "block": "attention + MLP", "other": plain(sync.site, 60)}.get(sync.part, sync.part)
-    if sync.part == "load":
-        part = plain(sync.site, 60)
+    part = plain(sync.site, 60) if sync.part == "load" else training_text.part_name(sync)
     layer = [f"layer {sync.layer}"] if sync.layer >= 0 and sync.part != "load" else []
     return " · ".join([pass_name(reader, sync.pass_index), *layer, part, f"sync point {sync.number} of {sync.of}"])
 
@@ -38,7 +36,8 @@ def pass_name(reader: PlayReader, i: int) -> str:
     """A pass by the token that it makes, counted from 1, as the player says it: token 2 “river”."""
     phase, step, made, _ = reader.pass_words(i)
     quoted = f" “{plain(made.strip(), 30)}”" if made.strip() else ""
-    return passes.pass_name(phase, None if step < 0 else step) + quoted
+    micro_batch = reader.play["passes"]["micro"][i]
+    return passes.pass_name(phase, None if step < 0 else step, None if micro_batch < 0 else micro_batch) + quoted
 
 
 def caption(reader: PlayReader, k: int, phase: int) -> str:
@@ -81,7 +80,8 @@ def _work(reader: PlayReader, sync: SyncView) -> str:
 
 def _computing(reader: PlayReader, sync: SyncView) -> str:
     times = ", ".join(f"rank {r}: {duration(ns)}" for r, ns in sync.computing.items())
-    return f"Compute: {_work(reader, sync)}" + (f" Time: {times}." if times else "")
+    work = training_text.work(sync) or training_text.again(sync) + _work(reader, sync)
+    return f"Compute: {work}" + (f" Time: {times}." if times else "")
 
 
 # --- arriving: who waits for whom ---------------------------------------------------------------------------------
@@ -108,6 +108,7 @@ def _arriving(reader: PlayReader, sync: SyncView) -> str:
 
 _COMBINE = {
     "all_reduce": "adds the {n} partial sums of {shape} entry by entry; every rank gets the whole sum",
+    "all_reduce_max": "takes the largest of the {n} ranks' numbers at each of {shape} places; every rank gets them",
     "all_gather": "lays the {n} shards side by side to {shape}; every rank gets the whole",
     "reduce_scatter": "adds the {n} partial sums of {shape}; every rank keeps its own slice of the sum",
     "all_to_all": "cuts {shape} the other way: every rank sends each other one a part",
@@ -133,14 +134,17 @@ def _combining(reader: PlayReader, sync: SyncView) -> str:
 
 
 def equation(reader: PlayReader, sync: SyncView) -> str:
-    """y[0] with its true terms, where they were kept."""
+    """One number of the result with its true terms, where they were kept: y[0], or what the sync is about."""
     slots = reader.slots(sync.index)
     first = {r: drawn.numbers[0, 0] for (name, r), drawn in slots.items() if name == "first" and drawn.numbers.size}
     total = slots.get(("sum", -1))
     if sync.before != "partial" or len(first) < 2 or total is None or not total.numbers.size or sync.broken:
         return ""
+    name, result = training_text.symbol(sync), number(total.numbers[0, 0])
+    if sync.op == "all_reduce_max":
+        return f" {name} = the largest of {', '.join(map(number, first.values()))} = {result}."
     terms = " + ".join(f"({number(x)})" if x < 0 else number(x) for x in first.values())
-    return f" y[0] = {terms} = {number(total.numbers[0, 0])}."
+    return f" {name} = {terms} = {result}."
 
 
 # --- afterwards: what it feeds ------------------------------------------------------------------------------------
@@ -164,7 +168,18 @@ def _afterwards(reader: PlayReader, sync: SyncView) -> str:
         "load": "every rank holds the same array." if sync.after == "whole" else
                 "every rank holds its own piece and will never send it: from now on activations move, not weights.",
     }
-    return "After: " + texts.get(sync.part, f"the array is {plain(sync.after, 30) or 'there'}.")
+    trained = training_text.afterwards(reader, sync, _result(reader, sync))
+    return "After: " + (trained or texts.get(sync.part, f"the array is {plain(sync.after, 30) or 'there'}."))
+
+
+def _result(reader: PlayReader, sync: SyncView) -> str:
+    """What a training step's one number comes to, in words: the loss, or the norm."""
+    name = {"loss": "loss", "norm": "sum"}.get(sync.part, "")
+    found = reader.slots(sync.index).get((name, -1))
+    if found is None or not found.numbers.size:
+        return ""
+    value = found.numbers[-1, 0]
+    return number(value if name == "loss" else max(value, 0.0) ** 0.5)
 
 
 # --- the table ----------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from minitp.view.source import line_of
 from minitp.view.steps import Steps
 from minitp.view.sync_arrays import SyncArrays, detail_of
 from minitp.view.tour import tour
+from minitp.view.training_arrays import part_of_site as part_of_training
 from minitp.view.weights import weights
 from minitp.view.window import MOST_SYNCS, ROOM, Window, window
 
@@ -70,7 +71,7 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None,
 
 def _mentioned(shown: Steps, window: Window, words: Words) -> set[int]:
     """The ids of the tokens that these passes read, wrote, or that ranks offered in them."""
-    offered = {int(number) for slots in window.slots for slot in slots if slot.name == "best"
+    offered = {int(number) for slots in window.slots for slot in slots if slot.name in ("best", "token")
                for number in slot.matrix[:, 0].tolist() if np.isfinite(number)}
     written = {words.ids[k] for step in shown.passes.step.tolist() for k in (step - 1, step) if 0 <= k < len(words.ids)}
     return offered | written | set(words.prompt_ids[-MOST_WORDS:])
@@ -80,13 +81,20 @@ def parts_of(steps: Steps) -> list[str]:
     """Which part of the model each sync belongs to."""
     trace = steps.trace
     parallel = part(trace.run, "model").get("parallel_block") is True
-    named = [_part_of_site(word, parallel) for word in trace.strings]
-    return ["sample" if plane == "sample" else "load" if phase == "load" else named[site] for plane, phase, site in
-            zip(*(column[steps.event].tolist() for column in
-                  (trace.words("plane"), trace.words("phase"), trace.events["site"])), strict=True)]
+    named: dict[tuple[str, int], str] = {}
+    found = []
+    for plane, phase, site in zip(*(column[steps.event].tolist() for column in (
+            trace.words("plane"), trace.words("phase"), trace.events["site"])), strict=True):
+        if (phase, site) not in named:
+            named[phase, site] = _part_of_site(trace.strings[site], phase, parallel)
+        found.append("sample" if plane == "sample" else "load" if phase == "load" else named[phase, site])
+    return found
 
 
-def _part_of_site(site: str, parallel: bool) -> str:
+def _part_of_site(site: str, phase: str, parallel: bool) -> str:
+    trained = part_of_training(site, phase)
+    if trained is not None:
+        return "d_block" if parallel and trained == "d_mlp" else trained
     if re.match(r"layers\.\d+\.attention(\.|$)", site):
         return "attention"
     if re.match(r"layers\.\d+\.mlp(\.|$)", site):
@@ -124,6 +132,7 @@ def _passes(steps: Steps, words: Words, strings: Strings) -> dict[str, list[int]
         before = [*words.prompt[-1:], *words.pieces] if words.prompt else ["", *words.pieces]
         read.append(before[step] if phase in ("prefill", "decode") and 0 <= step < len(before) else "")
     return {"phase": [strings.number(name) for name in names], "step": passes.step.tolist(),
+            "micro": passes.micro_batch.tolist() if passes.micro_batch.max(initial=0) > 0 else [-1] * len(passes),
             "text": [strings.number(text) for text in made], "input": [strings.number(text) for text in read],
             "first": passes.first.tolist(), "count": passes.count.tolist(),
             "begin": passes.begin.tolist(), "end": passes.end.tolist(), "tick": ticks(steps).tolist()}

@@ -10,9 +10,9 @@ weights/<parameter>  float32 numbers, to be used as float64; names are those of 
 ids, targets         (B, T); a target of -100 does not count
 loss, loss_smoothed  sum over the targets that count, without and with label smoothing of 0.1
 gradient/<parameter> d(loss_smoothed / targets that count) / d parameter; a tied table's is the sum of both uses
-steps/…              ids, targets (steps, B, T), rates (steps,), max_norm; the loss (mean over the targets that count,
-                     smoothed) and the gradient's global norm before each step; trained/<parameter>: the weights after
-                     the last
+steps/…              ids, targets (steps, B, T), rates (steps,), max_norm; losses (mean over the targets that count,
+                     smoothed) and norms, the gradient's before clipping, of each step
+trained/<parameter>  the weights after the last step
 """
 import json
 from functools import partial

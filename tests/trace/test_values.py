@@ -66,7 +66,7 @@ def test_what_the_ranks_hold_is_together_what_one_rank_holds(family, embedding, 
                 held = placement.kv_heads(rank)
                 assert kept.shape == (len(held), config.head_size)
                 assert not held or cells(kept) == pytest.approx(whole[held.start:held.stop], abs=2e-6)
-        elif name == "x":
+        elif name in ("x", "id"):
             assert all(cells(kept) == pytest.approx(whole, abs=2e-6) for kept in of_ranks)
         else:
             axis = 1 if name in CONCATENATED else 0

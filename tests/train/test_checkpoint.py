@@ -1,5 +1,6 @@
 """Training checkpoints: whole tensors whatever the cut, complete or not there, the one before where one is damaged."""
 import json
+import re
 import resource
 import shutil
 import tracemalloc
@@ -14,7 +15,7 @@ from minitp.checkpoint import open_checkpoint
 from minitp.checkpoint.safetensors import read_manifest
 from minitp.errors import ConfigError, FileFormatError, SaveError
 from minitp.placement import Placement
-from minitp.train.checkpoint import checkpoints, save
+from minitp.train.checkpoint import checkpoints, digest, save
 from minitp.train.optimizer import AdamW
 from minitp.train.resume import holding, latest, open_training
 from minitp.weights import load_weights
@@ -80,11 +81,15 @@ def wholes(results, placement):
     return whole
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(("family", "dtype", "before", "after"), [
-    ("llama", "float64", (2, "vocab"), (5, "hidden")), ("llama", "bf16", (5, "vocab"), (1, "vocab")),
-    ("llama-tied", "float64", (3, "hidden"), (4, "vocab")), ("mqa", "float32", (6, "hidden"), (3, "hidden")),
-    ("gpt2", "float64", (3, "vocab"), (7, "hidden")), ("gpt2", "bf16", (1, "vocab"), (2, "hidden")),
-    ("gpt2", "float32", (4, "vocab"), (4, "vocab"))])
+    ("llama", "float64", (2, "vocab"), (5, "hidden")), ("mqa", "bf16", (6, "hidden"), (3, "hidden")),
+    ("gpt2", "float32", (3, "vocab"), (2, "hidden")), slow("llama", "bf16", (5, "vocab"), (1, "vocab")),
+    slow("llama-tied", "float64", (3, "hidden"), (4, "vocab")), slow("gpt2", "bf16", (1, "vocab"), (7, "hidden")),
+    slow("gpt2", "float64", (4, "vocab"), (4, "vocab"))])
 def test_a_run_goes_on_the_same_on_any_number_of_ranks(tmp_path, family, dtype, before, after):
     """Weights, moments, master weights and step count, bit for bit: A22, A54, E06, E09, of copied kv heads too."""
     unbroken = run_threads(trained, before[0], run=tmp_path, family=family, embedding=before[1], dtype=dtype)
@@ -176,8 +181,8 @@ def flip(path):
 
 
 @pytest.mark.parametrize(("name", "harm"), [
-    ("model.safetensors", cut_short), ("model.safetensors", flip), ("optimizer.safetensors", flip),
-    ("optimizer.safetensors", Path.unlink), ("config.json", flip), ("training.json", cut_short),
+    ("model.safetensors", flip), ("optimizer.safetensors", Path.unlink), ("training.json", cut_short),
+    slow("model.safetensors", cut_short), slow("optimizer.safetensors", flip), slow("config.json", flip),
     ("training.json", lambda path: path.write_text(path.read_text().replace('"step": 3', '"step": 2')))])
 def test_a_damaged_checkpoint_is_found_and_the_one_before_is_taken(tmp_path, name, harm):
     run_threads(trained, 2, run=tmp_path, family="mqa", steps=(2, 3))
@@ -189,6 +194,31 @@ def test_a_damaged_checkpoint_is_found_and_the_one_before_is_taken(tmp_path, nam
     assert name in results[0][2][0]
     assert "step-00000002" in results[0][2][0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000002", "step-00000003.damaged"]
+
+
+@pytest.mark.parametrize("change", [
+    {"format": "other"}, {"version": 2}, {"step": "3"}, {"step": True}, {"optimizer_steps": 4}, {"optimizer_steps": -1},
+    {"dtype": "int8"}, {"dtype": "bf16"}, {"files": []}, {"files": {}}, {"files": {"../x": {}}}, {"files": {"a": 1}},
+    {"state": 1}, {"config": {}}, {"config": {"layers": 10 ** 12}}, {"config": {"layers": 2}}, {"config": {"more": 1}},
+    {"config": {"rotary": {"x": 1}}}, {"config": {"tied": "yes"}}])
+def test_whatever_training_json_says_it_is_checked(signed, change):
+    """Every field, in a file whose digest fits: nothing is allocated by what it claims, and the error says where."""
+    folder, facts = signed[0], dict(signed[1])
+    for key, value in change.items():
+        merged = isinstance(value, dict) and key in ("config", "files") and value
+        facts[key] = facts[key] | value if merged else value
+    facts["sha256"] = digest(facts)
+    (folder / "training.json").write_text(json.dumps(facts))
+    with pytest.raises(FileFormatError, match=re.escape(str(folder))):
+        open_training(folder, digests=False)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory):
+    """A checkpoint and its training.json, which each test writes anew."""
+    folder = tmp_path_factory.mktemp("run") / "step-00000003"
+    run_threads(trained, 1, run=folder.parent, family="mqa", dtype="float32")
+    return folder, json.loads((folder / "training.json").read_text())
 
 
 def finds(comm, run):
@@ -244,6 +274,17 @@ def test_a_full_disk_leaves_the_last_one_and_no_rank_waiting(tmp_path, size):
         run_threads(saves_badly, 3, run=tmp_path, message="can't be written.*step-00000000 is still there")
     assert [p.name for p in tmp_path.iterdir()] == ["step-00000000"]
     open_training(tmp_path / "step-00000000")
+
+
+def saves_on_a_full_disk(comm, run):
+    with files_of_at_most(10_000):
+        saves_badly(comm, run, "can't be written.*no checkpoint yet")
+
+
+@pytest.mark.mpi
+def test_no_process_waits_for_one_whose_disk_is_full(tmp_path, mpi):
+    mpi(3, saves_on_a_full_disk, run=str(tmp_path / "run"))
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_folder_that_can_not_be_is_refused(tmp_path):

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from minitp.errors import ConfigError, FileFormatError
 from minitp.tokenizer import ByteTokenizer
-from minitp.train import data
-from minitp.train.data import Corpus, open_corpus, open_tokens, prepare
+from minitp.train import prepared
+from minitp.train.data import Corpus, open_corpus
+from minitp.train.prepared import bpe, cache_folder, open_tokens, prepare
 from minitp.train.text import open_text, train_bpe
 from tests.mpi_world import run_threads
 
@@ -179,6 +180,20 @@ def test_a_text_that_changes_is_another_text(text, tmp_path):
     assert not list(before.parent.glob(".*.partial"))
 
 
+def test_a_tokenizer_is_trained_once_for_a_text_and_a_size(text, monkeypatch):
+    first = bpe(text, 270)
+    assert first.digest == train_bpe(text, 270).digest and first.name == "BPE of 270 tokens"
+    trained = []
+    monkeypatch.setattr(prepared, "train_bpe", lambda *asked: trained.append(asked) or train_bpe(*asked))
+    again = bpe(text, 270)
+    assert (again.digest, again.name, trained) == (first.digest, first.name, [])
+    folder, = cache_folder().glob("*.bpe")
+    (folder / "tokenizer.json").write_text("{")
+    folder.with_name(f".{folder.name}.abc.partial").mkdir()
+    assert bpe(text, 270).digest == first.digest and len(trained) == 1, "damaged: made anew"
+    assert bpe(text, 280).digest != first.digest and not list(cache_folder().glob(".*"))
+
+
 def _prepare_in_process(path, queue):
     queue.put(prepare(open_text(path), ByteTokenizer())[2]["sha256"])
 
@@ -192,7 +207,7 @@ def test_two_processes_at_once_are_safe(text):
     found = {queue.get(timeout=20) for _ in workers}
     for worker in workers:
         worker.join()
-    assert len(found) == 1 and len(list(data.cache_folder().glob("*.tokens"))) == 1
+    assert len(found) == 1 and len(list(cache_folder().glob("*.tokens"))) == 1
 
 
 def test_a_cache_that_cannot_be_written_says_how_to_move_it(text, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 
 from minitp.config import TINY
 from minitp.errors import ConfigError, MinitpError
+from minitp.models import Bundled
 from minitp.view.known_models import MOST_LAYERS, known_config, known_models
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -18,7 +19,7 @@ def folder(at, name, **values):
 
 
 def test_without_a_folder_there_is_the_bundled_one(model_cache):
-    assert known_models() == {"tiny": None} and known_config("tiny") == TINY
+    assert known_models() == {"tiny": Bundled("tiny").folder} and known_config("tiny") == TINY
 
 
 def test_a_config_folder_is_known_by_its_name_without_weights(model_cache):

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitp.checkpoint import open_checkpoint
 from minitp.config import TINY
+from minitp.models import Bundled
 from minitp.placement import Placement
 from minitp.trace import Trace
 from minitp.trace.kept import KeptArray
@@ -139,7 +141,7 @@ def trace() -> Trace:
 
 def test_the_numbers_of_a_run_are_the_models(trace):
     """Put together from what the ranks kept, every matrix is the one that was loaded, to six digits."""
-    placement, source = Placement(TINY, trace.run["ranks"]), RandomSource(TINY)
+    placement, source = Placement(TINY, trace.run["ranks"]), open_checkpoint(Bundled("tiny").folder)
     seen = 0
     for parameter in placement.parameters:
         whole = source.read(parameter, tuple(slice(0, n) for n in parameter.shape))

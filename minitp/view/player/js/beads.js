@@ -4,7 +4,7 @@
 const BEADS = {                                        // in a box of 2 × 2 around the origin
   sum: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", concat: "M-.9-.9H.9V.9H-.9Z", cut: "M-1 .85L0-1 1 .85Z",
   copy: "M0-1.15L1.15 0 0 1.15-1.15 0Z", "sum and cut": "M-1.1-.8H1.1L.5.9H-.5Z", exchange: "M-1-.9L1 .9V-.9L-1 .9Z",
-  wait: "M-.35-1H.35V1H-.35Z", message: "M-1-.35H1V.35H-1Z",
+  max: "M-1 .4L0-1L1 .4L.6 1L0 .1L-.6 1Z", wait: "M-.35-1H.35V1H-.35Z", message: "M-1-.35H1V.35H-1Z",
 };
 const PITCHES = [24, 20, 16, 14, 12, 10];              // px from bead to bead, the widest that fits one line
 const INSET = 4;                                        // room for the ring around the first bead

@@ -23,6 +23,7 @@ const LOGITS = {
 };
 const COMBINES = {
   all_reduce: "adds the {n} partial sums of {shape} entry by entry; every rank gets the whole sum",
+  all_reduce_max: "takes the largest of the {n} ranks' numbers at each of {shape} places; every rank gets them",
   all_gather: "lays the {n} shards side by side to {shape}; every rank gets the whole",
   reduce_scatter: "adds the {n} partial sums of {shape}; every rank keeps its own slice of the sum",
   all_to_all: "cuts {shape} the other way: every rank sends each other one a part",
@@ -39,10 +40,12 @@ function captionOf(model, sync, phase) {
   return [computing, arriving, combining, afterwards][phase](model, sync, here);
 }
 
-function computing(model, { part, before }, here) {
+function computing(model, sync, here) {
+  const { part, before } = sync;
   const kind = before.startsWith("shard") ? "shard" : "partial";
-  const work = part === "embedding" ? LOOK_UP[kind] : part === "head" ? LOGITS[kind]
+  const forward = part === "embedding" ? LOOK_UP[kind] : part === "head" ? LOGITS[kind]
     : part === "mlp" && (model.run.model || {}).gated ? WORK.gated : WORK[part] || WORK.other;
+  const work = trainingWork(sync) || againWords(model, sync) + forward;
   return `Compute: ${work}${here.length ? ` Time: ${byRank(here, row => row.enter - row.begin)}.` : ""}`;
 }
 
@@ -71,14 +74,16 @@ function combining(model, sync, here) {
   return `${name[0].toUpperCase()}${name.slice(1)}: ${what} (${payload}).${equation(model, sync)}`;
 }
 
-// y[0] with its true terms, where they were kept.
+// One number of the result with its true terms, where they were kept: y[0], or what the sync is about.
 function equation(model, sync) {
   const kept = Array.from({ length: model.ranks }, (_, rank) => sync.slot("first", rank));
   const first = kept.filter(slot => slot && slot.cols);
   const sum = sync.slot("sum", -1);
   if (sync.before !== "partial" || first.length < 2 || !sum || !sum.cols) return "";
-  const terms = first.map(slot => slot.at(0, 0)).map(x => x < 0 ? `(${signed(x)})` : signed(x));
-  return ` y[0] = ${terms.join(" + ")} = ${signed(sum.at(0, 0))}.`;
+  const numbers = first.map(slot => slot.at(0, 0)), name = trainingSymbol(sync), result = signed(sum.at(0, 0));
+  if (sync.op === "all_reduce_max") return ` ${name} = the largest of ${numbers.map(signed).join(", ")} = ${result}.`;
+  const terms = numbers.map(x => x < 0 ? `(${signed(x)})` : signed(x));
+  return ` ${name} = ${terms.join(" + ")} = ${result}.`;
 }
 
 // Three digits, with the minus sign of the picture.
@@ -101,5 +106,5 @@ function afterwards(model, sync) {
     load: sync.after === "whole" ? "every rank holds the same array."
       : "every rank holds its own piece and will never send it: from now on activations move, not weights.",
   }[sync.part];
-  return `After: ${text || `the array is ${plain(sync.after, 30) || "there"}.`}`;
+  return `After: ${trainingAfter(model, sync) || text || `the array is ${plain(sync.after, 30) || "there"}.`}`;
 }

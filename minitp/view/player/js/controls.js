@@ -56,6 +56,9 @@ function createControls(root, parts, model, act) {
   });
   parts.lanes.replaceChildren(...lanes);
   setHidden(buttons.tour, !model.tour.length);
+  if (model.trains) {
+    for (const [name, text] of [["token-back", "◂ pass"], ["token-next", "pass ▸"]]) setText(buttons[name], text);
+  }
   const hasToggle = Array.from({ length: model.n }, (_, k) => k).some(k => model.sync(k).slot("act", -1));
 
   return function draw({ state, width }) {

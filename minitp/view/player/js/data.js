@@ -2,6 +2,7 @@
 // What is missing or out of range is left out; text stays text.
 
 const MAX_RANKS = 64;
+const TRAINING = new Set(["forward", "backward", "optimizer"]);   // the phases of a step
 
 function decodePlay(play) {
   const run = play.run || {}, columns = play.syncs || {};
@@ -13,6 +14,7 @@ function decodePlay(play) {
   const times = int32s(play.times);
   const kept = new Array(n);
   model.passes = readPasses(play.passes || {}, string, n);
+  model.trains = model.passes.some(pass => TRAINING.has(pass.phase));
   const tick = k => finite(((play.passes || {}).tick || [])[columns.pass[k]], 1);
   model.sync = k => kept[k] ??= readSync(play, columns, string, k, readTimes(times, ranks, k, tick(k)), arrays(k));
   model.weight = weightArrays(play);
@@ -49,7 +51,8 @@ function readPasses(columns, string, n) {
     const text = name => string((columns[name] || [])[index]);
     const number = name => finite((columns[name] || [])[index], 0);
     return {
-      index, phase: text("phase"), step: number("step"), text: text("text"), input: text("input"),
+      index, phase: text("phase"), step: number("step"), micro: finite((columns.micro || [])[index], -1),
+      text: text("text"), input: text("input"),
       first: clamp(finite(first, 0), 0, n), count: clamp(number("count"), 0, n),
       begin: number("begin"), end: number("end"),
     };

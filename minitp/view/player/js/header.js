@@ -21,7 +21,14 @@ function placeName(model, sync, pass) {
 }
 
 function passName(model, pass) {
-  if (pass.phase === "load") return "before the first token";
+  if (pass.phase === "load") return `before the first ${model.trains ? "step" : "token"}`;
+  if (pass.phase !== "prefill" && pass.phase !== "decode") return passPlace(pass);
   const word = pass.text ? ` “${shortened(visible(pass.text).trim(), 24)}”` : "";
   return pass.phase === "prefill" ? `prompt → first token${word}` : `token ${pass.step + 1}${word}`;
+}
+
+// A pass of training by its step and micro-batch, counted from 1: step 2, backward of micro-batch 1 ←.
+function passPlace({ phase, step, micro }) {
+  const name = `${plain(phase, 20) || "run"}${micro >= 0 ? ` of micro-batch ${micro + 1}` : ""}`;
+  return `${step >= 0 ? `step ${step + 1}, ` : ""}${name}${phase === "backward" ? " ←" : ""}`;
 }

@@ -77,7 +77,8 @@ function tokenBy(model, state, by) {
 // (head).
 function layerBy(model, state, by) {
   const here = model.sync(state.sync), pass = model.passes[here.pass];
-  for (let k = state.sync + by; k >= pass.first && k < pass.first + pass.count; k += by) {
+  const step = pass.phase === "backward" ? -by : by;   // which comes to the upper layers first
+  for (let k = state.sync + step; k >= pass.first && k < pass.first + pass.count; k += step) {
     const there = model.sync(k);
     const same = there.part === here.part || there.layer < 0 || here.layer < 0;
     if (there.layer !== here.layer && same) return goTo(model, k);

@@ -1,4 +1,5 @@
-// The token strip: loading, the words of the prompt, then every new token. A click goes to the pass that makes it.
+// The strip of passes: loading, the words of the prompt, then every new token; in training the passes of every step. A
+// click goes to the pass.
 
 const LONGEST_WORD = 24;
 
@@ -13,11 +14,18 @@ function createTokens(strip, model, act) {
     return made;
   };
   strip.replaceChildren();
+  let step = -1;
   for (const pass of model.passes) {
     const made = { pass, reads: [], writes: null };
+    const isTraining = TRAINING.has(pass.phase);
+    if (isTraining && pass.step !== step) {
+      step = pass.step;
+      strip.append(element("span", { class: "step" }, `step ${step + 1}`));
+    }
     if (pass.phase === "load") made.writes = chip(pass, "load", "load", "Loading: each rank gets its slice");
     if (pass.phase === "prefill") made.reads = model.prompt.map(word => chip(pass, word, "prompt"));
-    if (pass.phase !== "load") made.writes = chip(pass, pass.text || partName(pass.phase), "new");
+    if (isTraining) made.writes = chip(pass, passChip(pass), "new", passPlace(pass));
+    else if (pass.phase !== "load") made.writes = chip(pass, pass.text || partName(pass.phase), "new");
     chips.push(made);
   }
   strip.addEventListener("click", event => {
@@ -32,7 +40,7 @@ function createTokens(strip, model, act) {
     current = now;
     chips.forEach(({ pass, reads, writes }, index) => {
       for (const word of reads) word.classList.toggle("read", index === now);
-      writes.classList.toggle("read", index === now - 1 && pass.phase !== "load");
+      writes.classList.toggle("read", index === now - 1 && pass.phase !== "load" && !model.trains);
       writes.classList.toggle("current", index === now);
       writes.classList.toggle("coming", index > now);
       setAttribute(writes, "tabindex", index === now ? 0 : -1);
@@ -46,4 +54,9 @@ function createTokens(strip, model, act) {
 function scrollInto(strip, node) {
   const top = node.offsetTop - strip.offsetTop, bottom = top + node.offsetHeight;
   if (top < strip.scrollTop || bottom > strip.scrollTop + strip.clientHeight) strip.scrollTop = top - 8;
+}
+
+// forward, backward ←, optimizer; numbered where a step has several micro-batches.
+function passChip({ phase, micro }) {
+  return `${partName(phase)}${micro >= 0 ? ` ${micro + 1}` : ""}${phase === "backward" ? " ←" : ""}`;
 }

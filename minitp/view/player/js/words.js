@@ -1,14 +1,16 @@
 // Numbers and names in words, as minitp.trace.wording puts them: a picture and its text table agree.
 
 const OPS = {
-  all_reduce: ["all-reduce", "sum"], reduce: ["reduce", "sum"], reduce_scatter: ["reduce-scatter", "sum and cut"],
+  all_reduce: ["all-reduce", "sum"], all_reduce_max: ["all-reduce of maxima", "max"], reduce: ["reduce", "sum"],
+  reduce_scatter: ["reduce-scatter", "sum and cut"],
   all_gather: ["all-gather", "concat"], gather: ["gather", "concat"], scatter: ["scatter", "cut"],
   broadcast: ["broadcast", "copy"], all_to_all: ["all-to-all", "exchange"], barrier: ["barrier", "wait"],
   send: ["message", "copy"], receive: ["message", "copy"],
 };
 const PARTS = {
   load: "loading", embedding: "embedding", attention: "attention", mlp: "MLP", block: "attention and MLP", head: "head",
-  sample: "sample", control: "control",
+  sample: "sample", control: "control", loss: "loss", d_attention: "attention", d_mlp: "MLP",
+  d_block: "attention and MLP", d_head: "head", copies: "copied heads", norm: "gradient norm",
 };
 
 const NUMBERS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 20 });

@@ -78,21 +78,22 @@ function cellsInto(kit, parent, o, rows, w, rowHeight) {
 /**
  * A weight shard as one picture; while it is being used a line sweeps over the column that is multiplied just now.
  * o: w, h, array or null, rank, state, stage, largest, key, words (where there are no numbers), marks: [{y, h}] as
- * shares, sweeps, what, whole (where it lies in the whole matrix), lands and shrink (for the piece of a source).
+ * shares, sweeps, what, whole (where it lies in the whole matrix), lands and shrink (for the piece of a source);
+ * when: it fills as far as that says, as a vector does.
  */
 function matrixBlock(kit, o) {
   const { w, h, array } = o, { look } = kit, hue = fillOf(look, o.state, o.rank), shrink = o.shrink ?? 1;
-  const block = { w, h, rank: o.rank, kind: "matrix", whole: o.whole, lands: o.lands, byColumns: o.byColumns, shrink };
+  const { rank, kind = "matrix", whole, lands, byColumns } = o;
+  const block = { w, h, rank, kind, whole, lands, byColumns, shrink };
   const image = (parent, more) => svgNode(parent, "image", { preserveAspectRatio: "none", ...more });
   const heat = () => heatPicture(o.key, array, hue, o.largest, look.paper, w / array.cols >= 6);
-  let set, picture, sweep, marks;
+  let set, picture, sweep, marks, inner;
   /** Make the picture ahead of time: what takes longest of a block. */
   if (array && !kit.level.outlines) block.warm = () => void heat();
   block.build = (parent) => {
     const node = block.node = groupInto(parent);
     rectInto(node, 0, 0, w, h, { fill: look.paper });
-    const box = boxOf(kit, node, o, w, h), { inner } = box;
-    set = box.set;
+    ({ inner, set } = boxOf(kit, node, o, w, h));
     if (block.warm) {
       picture = image(inner, { width: w, height: h, href: heat() });
     } else {
@@ -108,12 +109,14 @@ function matrixBlock(kit, o) {
   block.ghost = (parent, x, y) => array && image(parent, { x, y, width: w * shrink, height: h * shrink, opacity: 0.25,
     href: heatPicture(o.key, array, look.gray, o.largest, look.paper, false) });
   block.frame = (at) => {
-    const s = at.stage(o.stage), { lit } = at;
+    const s = o.when ? o.when(at) : at.stage(o.stage), { lit } = at;
+    if (o.when) put(inner, "width", w * s);
     put(picture, "opacity", at.moment.cut < 1 || s > 0 ? 1 : 0.45);
     for (const mark of marks) put(mark, "opacity", s > 0 ? 1 : 0);
     put(sweep, "x", mix(0, w - 3, s));
     put(sweep, "opacity", at.moment.cut === 1 && s > 0 && s < 1 && o.sweeps !== false ? 0.85 : 0);
-    set(o.state, lit?.kind === "shard" && lit.rank === o.rank && lit.name === o.what?.name);
+    const isLit = lit?.kind === "shard" && lit.rank === o.rank && lit.name === o.what?.name;
+    set(o.when && s === 0 ? "empty" : o.state, isLit);
   };
   return block;
 }

@@ -3,7 +3,8 @@
 function describeMoment(model, state) {
   const sync = model.sync(state.sync), moment = momentOf(sync, { ...state, t: state.t ?? 1 });
   const ranks = sync.times.map((_, rank) => rank);
-  const where = sync.layer >= 0 ? `${partName(sync.part)} of layer ${sync.layer}` : partName(sync.part);
+  const part = `${sync.part.startsWith("d_") ? "backward of " : ""}${partName(sync.part)}`;
+  const where = sync.layer >= 0 ? `${part} of layer ${sync.layer}` : part;
   const statuses = ranks.slice(0, 8).map((rank) => `rank ${rank} ${statusOf(sync, moment, rank)}`).join(", ");
   const more = ranks.length > 8 ? ` and ${counted(ranks.length - 8, "more rank")}` : "";
   const what = `${where}, ${opName(sync.op)} of ${dimensions(sync.shape)} over ${counted(ranks.length, "rank")}`;
@@ -24,6 +25,7 @@ function sumWords(sync, moment) {
   if (sync.before !== "partial" || moment.phase < COMBINE || sync.broken) return "";
   const values = sync.times.map((_, rank) => termValue(sync, rank, 0)), sum = sumValue(sync, 0);
   if (sum === null || values.some((value) => value === null)) return "";
+  if (sync.op === "all_reduce_max") return `The largest: ${numberWords(sum, decimalsFor(values))}.`;
   const decimals = equationDecimals(values, sum), sign = addsUp(values, sum, decimals) ? "=" : "≈";
   const terms = values.map((value) => numberWords(value, decimals)).join(" + ");
   return `Element 0: ${terms} ${sign} ${numberWords(sum, decimals)}.`;

@@ -32,13 +32,15 @@ function equationInto(parent, kit, spec, state, width, index) {
 /** y[0] = a + b + c = d; what hasn't arrived yet is a question mark. */
 function sumInto(parent, kit, spec, values, width, index) {
   const { sync } = kit, { decimals } = spec, sum = sumValue(sync, index), pieces = [];
-  pieces.push({ text: `${spec.gate.symbol}[${index}]`, bold: true }, { text: "=" });
+  const isMax = spec.gate.kind === "max", isOne = isMax || spec.gate.whole || sync.part === "loss";
+  pieces.push({ text: isOne ? spec.gate.symbol : `${spec.gate.symbol}[${index}]`, bold: true }, { text: "=" });
+  if (isMax) pieces.push({ text: "the largest of" });
   values.forEach((value, rank) => {
-    if (rank) pieces.push({ text: sync.broken ? "or" : "+" });
+    if (rank) pieces.push({ text: sync.broken ? "or" : isMax ? "," : "+" });
     pieces.push({ text: numberWords(value, decimals), rank, bold: true });
   });
   if (!sync.broken && sum !== null) {
-    pieces.push({ text: addsUp(values, sum, decimals) ? "=" : "≈" });
+    pieces.push({ text: isMax || addsUp(values, sum, decimals) ? "=" : "≈" });
     pieces.push({ text: numberWords(sum, decimals), bold: true, total: true });
   }
   const line = lineInto(parent, kit, pieces, width);
@@ -121,7 +123,8 @@ function gateSentence(kit, spec, moment) {
     const all = missing.length === moment.needed, one = missing.length === 1;
     const who = all ? "all are" : one ? `rank ${missing[0]} is` : `ranks ${listWords(missing)} are`;
     const on = spec.feeds ? ` to ${spec.feeds}` : "";
-    return `Nobody can go on${on}: every rank needs the complete sum, and ${who} still computing.`;
+    const needed = spec.gate.needs ?? "the complete sum";
+    return `Nobody can go on${on}: every rank needs ${needed}, and ${who} still computing.`;
   }
   if (moment.phase <= COMBINE) return `All are here. The payload is ${size(sync.payload)}: the whole array, once.`;
   const held = kind === "cut" ? "its own part of the sum" : `the same whole ${symbol}`;

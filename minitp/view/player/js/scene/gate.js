@@ -17,7 +17,8 @@ function elementOf(whole, first, index) {
   return first?.rows && index < first.cols ? first.at(first.rows - 1, index) : null;
 }
 
-const isSum = (spec) => spec.gate.kind === "sum" || spec.gate.kind === "cut";
+/** Whether numbers come together in it: added, or the largest taken. */
+const isSum = (spec) => ["sum", "cut", "max"].includes(spec.gate.kind);
 
 /** What a rank's term is called inside the gate: the number that is being added, or the rank. */
 function termWords(kit, spec, rank, index) {
@@ -88,7 +89,7 @@ function gateFrameInto(group, kit, places, spec) {
   kit.know(node, { kind: "gate" });
   if (spec.gate.kind === "concat") for (const at of places.leave) barInto(group, look, at, "empty", 0);
   const slots = ranks.map((rank) => barInto(group, look, places.slots[rank], "empty", rank));
-  for (const at of isSum(spec) && !sync.broken ? places.plus : []) {
+  for (const at of isSum(spec) && spec.gate.kind !== "max" && !sync.broken ? places.plus : []) {
     textInto(group, look, at.x, at.y, "+", { size: LARGE, bold: true, anchor: "middle" });
   }
   svgNode(group, "path", { d: `M${line.x} ${line.y}h${line.w}`, stroke: look.ink, opacity: 0.35 });
@@ -132,14 +133,15 @@ function barInto(parent, look, place, state, rank, words) {
 
 /** The foot of the gate: Σ and its number, or the pieces side by side. */
 function footInto(parent, kit, spec, { foot: { x, y, w }, share }, index) {
-  const { look, ranks, sync } = kit, { kind } = spec.gate, adds = kind === "sum";
+  const { look, ranks, sync } = kit, { kind } = spec.gate, adds = kind === "sum" || kind === "max";
   const empty = barInto(parent, look, { x, y, w, h: TERM_HIGH }, "empty", 0), made = groupInto(parent, x, y);
+  const sign = kind === "max" ? "max" : "Σ";
   const ground = { rx: 6, fill: adds ? look.ink : look.paper, stroke: look.ink, "stroke-width": 2 };
   rectInto(made, 0, 0, w, TERM_HIGH, ground);
   if (adds || kind === "none") {
     const sum = sumValue(sync, index), number = sum === null ? "" : ` ${numberWords(sum, spec.decimals)}`;
     const fits = (text) => textWidth(text, SMALL, look.font, true) <= w - 4;
-    const words = adds ? [`Σ${number}`, number.trim()].find(fits) ?? "Σ" : opName(sync.op);
+    const words = adds ? [`${sign}${number}`, number.trim()].find(fits) ?? sign : opName(sync.op);
     textInto(made, look, w / 2, 16.5, words,
       { anchor: "middle", bold: true, room: w - 4, fill: adds ? look.paper : look.ink });
   } else for (const rank of ranks) {

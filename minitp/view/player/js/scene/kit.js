@@ -77,9 +77,11 @@ function sceneKit(model, sync, look, level, know) {
 
 /**
  * The shards of some logical matrices, as Wᵀ, one list per rank: [[block…]…]. wanted: [{name: physical, part, label}].
- * All have one cell size; `beside`: they share the width. A rank that owns nothing has an empty frame that says so.
+ * All have one cell size; `beside`: they share the width; `named`: without numbers they say what they are. A rank that
+ * owns nothing has an empty frame that says so.
  */
-function weightBlocks(kit, wanted, stage, { beside = false, upright = false, sweeps = true, marks } = {}) {
+function weightBlocks(kit, wanted, stage, o = {}) {
+  const { beside = false, upright = false, sweeps = true, named = true, marks } = o;
   const { level } = kit, room = level.wide / (beside ? wanted.length : 1);
   const found = wanted.map((one) => kit.ranks.map((rank) => partOf(kit.model, one.name, one.part, rank, upright)));
   const sides = found.flat().map((part) => part?.sides).filter((side) => side?.rows && side.cols);
@@ -94,7 +96,7 @@ function weightBlocks(kit, wanted, stage, { beside = false, upright = false, swe
     return matrixBlock(kit, {
       ...size, array: part?.array, rank, stage, state: kit.alone || part?.cut === "whole" ? "whole" : "shard",
       key: `${name}|${part?.name}|${rank}`, largest: Math.max(0, ...found[i].map((other) => other?.array?.max ?? 0)),
-      words: part?.array || level.outlines ? "" : label, marks: marks?.(rank, part), sweeps,
+      words: part?.array || level.outlines || !named ? "" : label, marks: marks?.(rank, part), sweeps,
       whole: part && { name: part.name, label, shape: part.shape, at: part.at, upright },
       what: part && { kind: "shard", rank, name: part.name, symbol: label, axis: axisWords(part, upright),
         state: "shard", shape: sidesOf(part, upright) },

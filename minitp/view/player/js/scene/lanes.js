@@ -49,7 +49,7 @@ function headingLines(kit, column, w, most) {
 
 /** The name of the collective, how many have arrived, what it does: at (x, y) in `w` px. */
 function gateHeadingInto(parent, kit, spec, { x, y, w }) {
-  const { look, sync } = kit, name = /reduce/.test(sync.op) ? `⊕ ${opName(sync.op)}` : opName(sync.op);
+  const { look, sync } = kit, name = /reduce(?!_max)/.test(sync.op) ? `⊕ ${opName(sync.op)}` : opName(sync.op);
   textInto(parent, look, x, y + 20, name, { size: LARGE, bold: true, room: w });
   const count = textInto(parent, look, x, y + 36, "", { bold: true });
   const note = textInto(parent, look, x, y + 49, "", { muted: true });

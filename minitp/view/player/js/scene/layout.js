@@ -20,9 +20,19 @@ function wideLayout(spec, level, width) {
     return at;
   });
   const end = placed.at(-1).x + result + GRID, lanes = laneHeights(spec, level);
-  return { level, lanes, columns: placed.slice(0, -2), gate: placed.at(-2), result: placed.at(-1), gap, need, width,
+  const made = {
+    level, lanes, columns: placed.slice(0, -2), gate: placed.at(-2), result: placed.at(-1), gap, need, width,
     corridor: corridorOf(placed, isFan), feeds: spec.feeds ? { x: end, w: width - end - EDGE } : null,
-    bottom: lanes.at(-1).y + lanes.at(-1).h, laneWidth: width - 2 * EDGE };
+    bottom: lanes.at(-1).y + lanes.at(-1).h, laneWidth: width - 2 * EDGE,
+  };
+  return spec.backward ? mirrored(made, gutter, (spec.feeds ? width - EDGE : end) - GRID) : made;
+}
+
+/** The same layout from right to left, between `from` and `to`: the backward pass goes the other way. */
+function mirrored(layout, from, to) {
+  const turn = (place) => place && { ...place, x: from + to - place.x - place.w };
+  return { ...layout, columns: layout.columns.map(turn), gate: turn(layout.gate), result: turn(layout.result),
+    corridor: turn(layout.corridor), feeds: turn(layout.feeds), backward: true };
 }
 
 /** Where a rank's term waits: between the last column and the gate, or all of a source's arrows. */

@@ -53,5 +53,8 @@ function hatchPattern(parent, look) {
   svgNode(pattern, "rect", { width: 1.5, height: 6, fill: look.gray });
 }
 
-/** An arrow head of 6 px that points right. */
-const arrowHead = (x, y) => `M${x - 6} ${y - 4}L${x} ${y}L${x - 6} ${y + 4}Z`;
+/** An arrow head of 6 px that points right, or left. */
+function arrowHead(x, y, left = false) {
+  const back = x + (left ? 6 : -6);
+  return `M${back} ${y - 4}L${x} ${y}L${back} ${y + 4}Z`;
+}

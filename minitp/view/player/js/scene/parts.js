@@ -93,8 +93,17 @@ function cutEnd(kit, symbol) {
 /** What the result feeds next. */
 function feedsWords(kit) {
   const { sync, config } = kit, { part, layer } = sync, block = config.parallel_block ? "block" : "attention of layer";
+  const below = config.parallel_block ? "block" : "MLP of layer";
   if (part === "embedding") return `norm → ${block} 0`;
   if (part === "attention") return `norm → MLP of layer ${layer}`;
+  if (part === "d_mlp") return `attention of layer ${layer}`;
+  if (part === "d_attention" || part === "d_block") {
+    return layer > 0 ? `${below} ${layer - 1}` : "embedding: own rows, nothing sent";
+  }
+  if (part === "d_head") {
+    return sync.before !== "partial" && sync.site === "head" ? "own columns of the table"
+      : `norm → ${below} ${config.layers - 1}`;
+  }
   if (part !== "mlp" && part !== "block") return "";
   return layer >= config.layers - 1 ? "norm → head" : `norm → ${block} ${layer + 1}`;
 }

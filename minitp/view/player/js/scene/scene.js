@@ -79,7 +79,8 @@ function* pictureSteps(o) {
   for (const { warm } of blocks) {
     if (warm) yield warm();
   }
-  spec.decimals = equationDecimals(kit.ranks.map((rank) => termValue(sync, rank, index) ?? 0), sumValue(sync, index));
+  const terms = kit.ranks.map((rank) => termValue(sync, rank, index) ?? 0);
+  spec.decimals = spec.gate.kind === "max" ? decimalsFor(terms) : equationDecimals(terms, sumValue(sync, index));
   const parts = yield* (width < NARROW ? narrowPicture : widePicture)(root, kit, spec, layout, o);
   const height = Math.ceil(parts.height / GRID) * GRID, hasWholes = blocks.some((block) => block.whole);
   const focus = focusInto(root, kit, parts.areas), tip = tipInto(root, kit, width, height);
@@ -93,14 +94,19 @@ function* pictureSteps(o) {
 
 /**
  * Which scene shows this sync: {stages, columns: [{symbol, short, shape, state, lead, focus, lanes: [block]}], gate:
- * {kind, symbol, word}, result: a column, feeds, inset, says}. gate.kind: sum, concat, cut (a sum that is cut), fan (a
- * source and its arrows), none. A column's blocks light up in `stages` steps.
+ * {kind, symbol, word}, result: a column, feeds, inset, says, backward}. gate.kind: sum, max, concat, cut (a sum that
+ * is cut), fan (a source and its arrows), none. A column's blocks light up in `stages` steps. backward: right to left.
  */
 function sceneSpec(kit) {
-  const { op, part, layer } = kit.sync, inLayer = { attention: attentionScene, mlp: mlpScene, block: blockScene }[part];
+  const { op, part, layer } = kit.sync, inLayer = {
+    attention: attentionScene, mlp: mlpScene, block: blockScene,
+    d_attention: attentionBackScene, d_mlp: mlpBackScene, d_block: blockBackScene,
+  }[part];
   if (op === "scatter" || op === "broadcast") return sourceScene(kit);
   if (inLayer && layer >= 0 && op === "all_reduce") return inLayer(kit);
+  if (part === "loss" && /^all_reduce/.test(op)) return lossScene(kit);
   if (part === "sample" && op === "all_gather") return sampleScene(kit);
-  const atEnd = { embedding: embeddingScene, head: headScene }[part];
+  const atEnd = { embedding: embeddingScene, head: headScene, d_head: headBackScene, copies: copiesScene,
+    norm: normScene }[part];
   return atEnd && ["all_reduce", "all_gather", "reduce_scatter"].includes(op) ? atEnd(kit) : genericScene(kit);
 }

@@ -14,9 +14,12 @@ function* widePicture(svg, kit, spec, layout, o) {
     : gateInto(svg, kit, gatePlaces(kit, layout, spec), spec, o.index);
   yield null;
   const feeds = feedsInto(svg, kit, spec, layout);
-  const below = belowInto(svg, kit, spec, o, { x: 16, y: bottom + 12, w: (isFan ? width : place.x) - 32,
-    full: width - 32, least: isFan ? 0 : FOOT_HIGH });
-  const from = spec.columns.at(-1).lanes.map(firstPlace), to = spec.result.lanes.map(firstPlace);
+  const beside = layout.backward ? place.x + place.w + 16 : 16;              // of the gate's foot
+  const below = belowInto(svg, kit, spec, o, { x: beside, y: bottom + 12,
+    w: layout.backward ? width - beside - 16 : (isFan ? width : place.x) - 32,
+    full: layout.backward ? width - beside - 16 : width - 32, least: isFan ? 0 : FOOT_HIGH });
+  const from = spec.columns.at(-1).lanes.map(firstPlace)
+    .map((at) => (layout.backward ? { ...at, w: place.w - 16 } : at)), to = spec.result.lanes.map(firstPlace);
   const areas = [...wideAreas(headings, layout, isFan ? 0 : FOOT_HIGH + 4), ...below.areas];
   return { height: below.bottom + GRID, areas,
     frame(moment, lit, pinned) {
@@ -45,9 +48,9 @@ function wideAreas(headings, { bottom, gate }, foot) {
 
 /** Each column's heading with the room that it has: [{column, x, w}]. */
 function headingPlaces(spec, { columns, gate, result, feeds, width }) {
-  const ends = [...columns.slice(1), gate].map(({ x }) => x);
-  const places = spec.columns.map((column, i) => ({ column, x: columns[i].x, w: ends[i] - columns[i].x - 10 }));
-  return [...places, { column: spec.result, x: result.x, w: (feeds?.x ?? width) - result.x - 10 }];
+  const starts = [...columns, gate, result, feeds].filter(Boolean).map(({ x }) => x).sort((a, b) => a - b);
+  const place = (column, { x }) => ({ column, x, w: (starts.find((other) => other > x) ?? width) - x - 10 });
+  return [...spec.columns.map((column, i) => place(column, columns[i])), place(spec.result, result)];
 }
 
 /** The blocks of all columns, lane by lane, and the arrows between them: {leaves, frame(moment, lit, pinned)}. */
@@ -57,8 +60,9 @@ function* blocksInto(parent, kit, layout, spec) {
   for (const [rank, { y, h }] of layout.lanes.entries()) {
     const group = groupInto(parent), middle = y + h / 2;
     columns.forEach(({ lanes, lead }, i) => {
-      const { x } = places[i], before = lead && i > 0 ? places[i - 1].x + columns[i - 1].lanes[rank].w : 0;
-      if (before) fading.push(leadInto(group, kit.look, lead, before + 6, x - 6, middle, rank));
+      const { x } = places[i], last = lead && i > 0 ? places[i - 1].x : null, own = lanes[rank].w;
+      const [from, to] = layout.backward ? [last - 6, x + own + 6] : [last + columns[i - 1]?.lanes[rank].w + 6, x - 6];
+      if (last !== null) fading.push(leadInto(group, kit.look, lead, from, to, middle, rank));
       placeBlock(group, kit, lanes[rank], x, middle - lanes[rank].h / 2, leaves, fading);
     });
     groups.push(group);
@@ -101,9 +105,10 @@ function leadInto(parent, look, lead, from, to, y, rank) {
   const group = groupInto(parent), hue = rankHue(rank);
   if (lead === "×") textInto(group, look, (from + to) / 2, y + 5, "×", { size: LARGE, anchor: "middle" });
   else {
-    const d = `M${hundredths(from)} ${y}H${hundredths(Math.max(from, to - 5))}`;
+    const left = to < from, end = left ? Math.min(from, to + 5) : Math.max(from, to - 5);
+    const d = `M${hundredths(from)} ${y}H${hundredths(end)}`;
     svgNode(group, "path", { d, stroke: hue, "stroke-width": 2 });
-    svgNode(group, "path", { d: arrowHead(hundredths(to), y), fill: hue });
+    svgNode(group, "path", { d: arrowHead(hundredths(to), y, left), fill: hue });
   }
   return group;
 }
@@ -128,7 +133,7 @@ function fanOf(parent, kit, spec, layout, leaves) {
 }
 
 /** What the result feeds next: an arrow in each lane. */
-function feedsInto(parent, kit, spec, { feeds, lanes }) {
+function feedsInto(parent, kit, spec, { feeds, lanes, backward }) {
   if (!feeds) return { frame() {} };
   const { look } = kit, x = feeds.x + 12, group = groupInto(parent);
   textInto(group, look, x, 20, "feeds", { size: LARGE, bold: true });
@@ -136,7 +141,7 @@ function feedsInto(parent, kit, spec, { feeds, lanes }) {
   const arrows = groupInto(group);
   for (const { y, h } of lanes) {
     svgNode(arrows, "path", { d: `M${x} ${y + h / 2}H${x + 27}`, stroke: look.gray, "stroke-width": 2 });
-    svgNode(arrows, "path", { d: arrowHead(x + 32, y + h / 2), fill: look.gray });
+    svgNode(arrows, "path", { d: arrowHead(backward ? x - 4 : x + 32, y + h / 2, backward), fill: look.gray });
   }
   return { frame(moment) {
     put(group, "opacity", between(moment.cut, 0.5, 1));
