@@ -167,6 +167,10 @@ class FakeModule:
         return on_device(np.stack([host_of(array, "stack") for array in arrays], axis))
 
     @staticmethod
+    def einsum(how: str, *arrays: Any) -> FakeDeviceArray:
+        return on_device(np.einsum(how, *(host_of(array, "einsum") for array in arrays)))
+
+    @staticmethod
     def copyto(into: FakeDeviceArray, value: Any, where: FakeDeviceArray) -> None:
         np.copyto(into._memory, host_of(value, "copyto"), where=where._memory)
 
