@@ -58,7 +58,8 @@ def test_they_hold_what_a_picture_of_each_pass_needs(trace):
 def test_their_words_are_there(trace):
     assert len(trace.run["prompt_pieces"][0]) == len(trace.run["prompts"]) == trace.row + 1
     assert len(trace.run["pieces"][0]) == len(trace.run["tokens"])
-    assert set(trace.run["words"]) == {str(token) for token in named_tokens(trace)} >= set(map(str, trace.run["tokens"]))
+    named = {str(token) for token in named_tokens(trace)}
+    assert set(trace.run["words"]) == named >= set(map(str, trace.run["tokens"]))
     assert not [word for word in trace.strings if word.startswith("/")]
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from minitp.sampling import Sampling
 from minitp.trace.predict import GenerationPlan
 from minitp.trace.recorder import Recorder
 from minitp.trace.wording import count, sites_in_words
-
-if TYPE_CHECKING:
-    from minitp.tokenizer import ByteTokenizer
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def _are_numbers(data: Any, size: int) -> bool:
 
 
 def named_tokens(trace: "Trace") -> list[int]:
-    """The ids of the tokens that a picture may name: those that any rank had among its best, that were read, targets."""
+    """The ids of the tokens that a picture may name: those read, the targets, any rank's best."""
     names = [trace.strings.index(name) for name in ("best_ids", "id", "targets") if name in trace.strings]
     kept = (trace.arrays.kept[i] for i in np.flatnonzero(np.isin(trace.arrays.columns["name"], names)))
     return sorted({int(token) for array in kept for token in array.get("data", [])

@@ -34,6 +34,11 @@ class Guide:
         """The syncs of the tour's pass."""
         return [self.reader.sync(k) for k in self._numbers(self.at)]
 
+    @cached_property
+    def timed(self) -> list[SyncView]:
+        """The syncs whose time the tour adds up."""
+        return self.here
+
     def sync_points(self, pass_index: int) -> int:
         """How many collectives the mathematics of a pass needs: exchanges of winners are counted apart."""
         return sum(self.reader.word("plane", k) == "data" for k in self._numbers(pass_index))

@@ -85,7 +85,7 @@ def beads(guide: Guide) -> Card | None:
 
 
 def where_time_went(guide: Guide) -> Card | None:
-    syncs = [s for s in guide.here if s.present.any()]
+    syncs = [s for s in guide.timed if s.present.any()]
     parts = {name: sum(sum(getattr(s, name).values()) for s in syncs) for name in ("computing", "waits", "moving")}
     whole = sum(parts.values())
     if not whole:

@@ -103,7 +103,9 @@ def _loss(arrays: "SyncArrays", sync: int) -> list[Slot]:
     if name == "target":
         found += arrays.inner(sync, "loss", (("total", "total"),), one=True)
     target = arrays.inner(sync, "loss", (("token", "targets"),), one=True)
-    return found + arrays.inner(sync, "loss", (("loss", "losses"),), one=True) + target + _owner_of(arrays, target)
+    if target and target[0].matrix[0, 0] >= 0:                           # a position that doesn't count has no loss
+        found += arrays.inner(sync, "loss", (("loss", "losses"),), one=True)
+    return found + target + _owner_of(arrays, target)
 
 
 def _owner_of(arrays: "SyncArrays", target: list[Slot]) -> list[Slot]:

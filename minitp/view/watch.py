@@ -60,7 +60,7 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None,
         run["notes"].append(f"Of the prompt the last {len(prompt):,} of {len(words.prompt):,} tokens are shown.")
     made = {
         "format": FORMAT, "version": VERSION, "run": run, "strings": strings.table, "shapes": shapes,
-        "passes": _passes(shown, words, strings),
+        "passes": _passes(shown, words, strings, bool(steps.passes.micro_batch.max(initial=0) > 0)),
         "prompt": prompt, "pieces": words.by_id(_mentioned(shown, shown_passes, words)),
         "syncs": columns, "times": base64_of(_times(shown), "<i4"),
         "layouts": layouts.table, "blob": layouts.blob.text(),
@@ -122,7 +122,8 @@ def title(trace: Trace) -> str:
     return f"{name} on {counted(trace.run['ranks'], 'rank')}"
 
 
-def _passes(steps: Steps, words: Words, strings: Strings) -> dict[str, list[int]]:
+def _passes(steps: Steps, words: Words, strings: Strings, several: bool) -> dict[str, list[int]]:
+    """The columns of the passes; `several`: some step of the run has more than one micro-batch."""
     passes = steps.passes
     names = [plain(steps.trace.strings[i], 20) for i in passes.phase.tolist()]
     made, read = [], []
@@ -132,7 +133,7 @@ def _passes(steps: Steps, words: Words, strings: Strings) -> dict[str, list[int]
         before = [*words.prompt[-1:], *words.pieces] if words.prompt else ["", *words.pieces]
         read.append(before[step] if phase in ("prefill", "decode") and 0 <= step < len(before) else "")
     return {"phase": [strings.number(name) for name in names], "step": passes.step.tolist(),
-            "micro": passes.micro_batch.tolist() if passes.micro_batch.max(initial=0) > 0 else [-1] * len(passes),
+            "micro": passes.micro_batch.tolist() if several else [-1] * len(passes),
             "text": [strings.number(text) for text in made], "input": [strings.number(text) for text in read],
             "first": passes.first.tolist(), "count": passes.count.tolist(),
             "begin": passes.begin.tolist(), "end": passes.end.tolist(), "tick": ticks(steps).tolist()}

@@ -20,7 +20,7 @@ const player = startStandalone(document.querySelector("main"), JSON.parse(docume
 Object.assign(window, {%s});
 """
 NAMES = ("player", "reduce", "initialState", "timeOf", "placeAt", "moments", "advance", "captionOf", "duration", "size",
-         "decodePlay", "passNs", "RANK_HUES", "createScene", "readTheme", "momentOf", "colorParts")
+         "decodePlay", "passNs", "passName", "RANK_HUES", "createScene", "readTheme", "momentOf", "colorParts")
 
 
 @contextmanager

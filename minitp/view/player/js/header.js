@@ -29,6 +29,9 @@ function passName(model, pass) {
 
 // A pass of training by its step and micro-batch, counted from 1: step 2, backward of micro-batch 1 ←.
 function passPlace({ phase, step, micro }) {
+  if (phase === "evaluate" && step >= 0) {
+    return `evaluation after step ${step}${micro >= 0 ? `, batch ${micro + 1}` : ""}`;
+  }
   const name = `${plain(phase, 20) || "run"}${micro >= 0 ? ` of micro-batch ${micro + 1}` : ""}`;
   return `${step >= 0 ? `step ${step + 1}, ` : ""}${name}${phase === "backward" ? " ←" : ""}`;
 }

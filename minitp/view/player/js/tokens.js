@@ -25,6 +25,7 @@ function createTokens(strip, model, act) {
     if (pass.phase === "load") made.writes = chip(pass, "load", "load", "Loading: each rank gets its slice");
     if (pass.phase === "prefill") made.reads = model.prompt.map(word => chip(pass, word, "prompt"));
     if (isTraining) made.writes = chip(pass, passChip(pass), "new", passPlace(pass));
+    else if (pass.phase === "evaluate") made.writes = chip(pass, "evaluation", "new", passPlace(pass));
     else if (pass.phase !== "load") made.writes = chip(pass, pass.text || partName(pass.phase), "new");
     chips.push(made);
   }

@@ -34,7 +34,8 @@ function exponentialsScene(kit) {
 /** One rank has the target's logit, the others add 0; with it the loss is known. */
 function targetScene(kit) {
   const { ranks } = kit, token = kit.slot("token", -1), owner = kit.slot("owner", -1);
-  const words = token?.cols ? tokenWords(kit, Math.round(token.at(0, 0))) : "its id";
+  const id = token?.cols ? Math.round(token.at(0, 0)) : NaN;
+  const words = id < 0 ? "doesn't count" : Number.isFinite(id) ? tokenWords(kit, id) : "its id";
   const asked = (rank) => wordsBlock(kit, { text: words, rank, stage: 0, width: 88, height: 24 });
   const has = (rank) => (owner ? (Math.round(owner.at(0, 0)) === rank ? "has its logit" : "adds 0") : "");
   return {
