@@ -192,7 +192,7 @@ def _function(name: str) -> Callable:
     return call
 
 
-for _name in ("zeros_like", "sqrt", "where", "exp", "log", "tanh", "minimum", "maximum", "abs", "sign",
+for _name in ("zeros_like", "sqrt", "multiply", "where", "exp", "log", "tanh", "minimum", "maximum", "abs", "sign",
               "ascontiguousarray"):
     setattr(FakeModule, _name, staticmethod(_function(_name)))
 
