@@ -74,7 +74,7 @@ def train(
         cut: Annotated[CutRule | None, opt("even, or balanced: the ffn evens out bytes.", panel=CUT,
                                            show_default="even")] = None,
         out: Annotated[str | None, opt("Folder of the run: log, checkpoints, settings.", "--out", "-o",
-                                       metavar="FOLDER", panel=KEEP, show_default="runs/tiny")] = None,
+                                       metavar="FOLDER", panel=KEEP, show_default="runs/MODEL")] = None,
         save_every: Annotated[int | None, opt("Steps between checkpoints; 0: none at all.", panel=KEEP,
                                               show_default="100")] = None,
         evaluate_every: Annotated[int | None, opt("Steps between evaluations; 0: never.", panel=KEEP,

@@ -76,7 +76,7 @@ class Transformer:
         def back(part: Any, dy: Any) -> Any:
             dx, pending = part.backward_input(dy, weights, ctx)
             part.backward_weight(pending, gradients)
-            ctx.kept.drop(part.site)
+            ctx.kept.drop(part.site, pending)
             return dx
 
         dx = back(self.norm, back(self.head, dlogits))                           # B T D

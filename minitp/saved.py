@@ -1,5 +1,5 @@
 """What a forward pass leaves for its backward: a training pass's activations, by site. This is what fills memory."""
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minitp.errors import ConfigError
@@ -9,7 +9,8 @@ class Saved:
     """The arrays that layers saved, by site; a site may have saved several times (attention, group by group).
 
     Views and arrays saved twice (a block's x is its norm's x) are one memory and are counted once: `nbytes`. `peak` is
-    the most that was held at once, as far as a drop has seen it: a forward pass adds, a backward pass drops.
+    the most that was held at once, as far as a drop has seen it: a forward pass adds, a backward pass drops. The
+    gradients of activations that a backward holds for its weights are a part of it.
     """
 
     def __init__(self) -> None:
@@ -29,23 +30,29 @@ class Saved:
         """All that `site` saved, in order."""
         return self._by_site.get(site, [])
 
-    def drop(self, site: str) -> None:
-        """Forget what `site` and the sites below it saved: their backward is done."""
-        self.peak = max(self.peak, self.nbytes)
+    def drop(self, site: str, pending: Any = ()) -> None:
+        """Forget what `site` and the sites below it saved: their backward, which held `pending`, is done."""
+        self.peak = max(self.peak, memory_of((self._by_site, pending)))
         for name in [name for name in self._by_site if name == site or name.startswith(site + ".")]:
             del self._by_site[name]
 
     @property
     def nbytes(self) -> int:
-        buffers = {}
-        for saves in self._by_site.values():
-            for arrays in saves:
-                for array in arrays.values():
-                    for one in array if isinstance(array, (list, tuple)) else (array,):
-                        if hasattr(one, "nbytes"):
-                            owner = _owner(one)
-                            buffers[id(owner)] = owner.nbytes
-        return sum(buffers.values())
+        return memory_of(self._by_site)
+
+
+def memory_of(held: Any) -> int:
+    """Bytes of the arrays in mappings, lists and tuples; what several of them show is one memory."""
+    owners = {id(owner): owner.nbytes for owner in map(_owner, _arrays(held))}
+    return sum(owners.values())
+
+
+def _arrays(held: Any) -> Iterator[Any]:
+    if isinstance(held, (Mapping, list, tuple)):
+        for part in held.values() if isinstance(held, Mapping) else held:
+            yield from _arrays(part)
+    elif hasattr(held, "nbytes"):
+        yield held
 
 
 def _owner(array: Any) -> Any:

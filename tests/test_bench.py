@@ -1,5 +1,8 @@
 """The benchmarks' rows have their fields and sane values, on threads and MPI. No time is asserted: machines differ."""
 import json
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from minitp.config import TINY, ModelConfig
 from minitp.errors import ConfigError
 from minitp.model import Transformer
 from minitp.placement import Placement
+from minitp.train.config import TrainConfig
+from minitp.train.memory import KINDS
 from minitp.weights import RandomSource, load_weights
 from tests.mpi_world import run_threads, worlds
 
@@ -22,6 +27,7 @@ GPT = replace(TINY, name="gpt", norm="layer", activation="gelu_tanh", gated=Fals
 COMMON = {"kind", "world", "ranks", "threads", "cores", "load", "note"}
 STEP = COMMON | {"model", "dtype", "prompt", "weight_bytes", "tokens_per_second", "share_of_limit", "rounds",
                  "tokens_per_round", "sync_points", "waiting_share", "moving_share", "recording_us", "recording_share"}
+SMALL_RUN = TrainConfig.from_dict({"train": {"batch": 3, "tokens": 8, "micro_batches": 2}})
 WHERE = worlds(threads=(1, 2, 3), mpi=(2,))
 
 
@@ -41,6 +47,7 @@ def every_benchmark(comm, file: str):
         "recording": bench.recording(comm),
     }
     traced = {e.site for e in comm.recorder.events[before:] if e.plane != "control"}
+    rows["train"] = bench.training(comm, SMALL_RUN, rounds=5)
     rows["load"] = bench.load(comm, lambda: RandomSource(TINY), files=lambda _source: Path(file))
     return {"rows": rows, "traced": sorted(traced)}
 
@@ -124,6 +131,40 @@ def test_loading_says_what_each_rank_keeps(measured):
         else:
             assert row["private_bytes"] == row["private_clean_bytes"] + row["private_dirty_bytes"]
             assert row["private_over_shard_mib"] * 2**20 == pytest.approx(row["private_bytes"] - row["shard_bytes"])
+
+
+def test_training_says_what_each_rank_holds_and_takes(measured):
+    world, _ = measured
+    rows = rows_of(measured, "train")
+    placement = Placement(TINY, world.n)
+    assert [row["rank"] for row in rows] == list(range(world.n))
+    for rank, row in enumerate(rows):
+        weights = 4 * placement.elements(rank)
+        assert (row["weights_bytes"], row["gradients_bytes"], row["optimizer_bytes"]) == (weights, weights, 2 * weights)
+        assert row["activations_bytes"] > 2 * 8 * TINY.hidden * 4 * 2 * TINY.layers
+        assert row["held_bytes"] == sum(row[f"{kind}_bytes"] for kind in KINDS)
+        assert row["baseline_bytes"] > 10e6 and row["step_s"] > 0
+        if no_speed(world):
+            assert row["explained_share"] is None and "can't be told per rank" in row["note"]
+            assert "tokens_per_second" not in row
+        else:
+            explained = row["baseline_bytes"] + row["held_bytes"]
+            assert row["explained_share"] == pytest.approx(explained / row["private_peak_bytes"])
+            assert row["tokens_per_second"] == pytest.approx(3 * 8 / row["step_s"])
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_what_is_held_explains_the_memory_that_training_takes():
+    """A model of 13 million weights on two ranks, in a process of its own: within 10 %."""
+    settings = '[model]\nfamily = "llama"\nhidden = 512\nlayers = 6\nheads = 8\n[train]\nbatch = 4\ntokens = 256\n'
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "run.toml").write_text(settings)
+        done = subprocess.run([sys.executable, "-m", "minitp", "bench", "train", "--ranks", "2", "--world", "mpi",
+                               "--rounds", "5", "--config", str(Path(folder) / "run.toml")], capture_output=True,
+                              text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 2 and all(0.9 < row["explained_share"] < 1.1 for row in rows)
 
 
 @pytest.mark.parametrize(("config", "embedding"), [(TINY, "vocab"), (GPT, "vocab"), (GPT, "hidden")])

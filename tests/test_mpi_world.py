@@ -54,5 +54,10 @@ def test_processes_that_hang_show_where():
 def test_shapes_are_checked_in_the_whole_suite():
     """Otherwise every annotation in minitp is prose here, and a wrong one stays unseen."""
     from minitp.cut import Cut
-    with pytest.raises(TypeError, match="Type-check error"):
+    from minitp.layers.norm import _mean
+    with pytest.raises(TypeError, match="violates type hint"):
         Cut(4, 2).of("first")
+    with pytest.raises(TypeError, match="violates type hint"):
+        Cut("four", 2)
+    with pytest.raises(TypeError, match="Type-check error"):
+        _mean(np.ones((2, 3)))

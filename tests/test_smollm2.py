@@ -33,14 +33,16 @@ def replay(comm, path: str, prompt: str) -> np.ndarray:
 
 
 def check_logits(logits: np.ndarray, prompt: str) -> None:
-    at = REFERENCE["vocabulary"]
-    assert np.abs(logits[:, at] - REFERENCE[f"{prompt}_logits"]).max() < 1e-3
-    assert np.abs(logits.max(-1) - REFERENCE[f"{prompt}_max"]).max() < 1e-3
-    assert (logits.argmax(-1) == REFERENCE[f"{prompt}_argmax"]).all()
+    """Of every position, or of the first ones."""
+    at, n = REFERENCE["vocabulary"], len(logits)
+    assert np.abs(logits[:, at] - REFERENCE[f"{prompt}_logits"][:n]).max() < 1e-3
+    assert np.abs(logits.max(-1) - REFERENCE[f"{prompt}_max"][:n]).max() < 1e-3
+    assert (logits.argmax(-1) == REFERENCE[f"{prompt}_argmax"][:n]).all()
 
 
-@pytest.mark.parametrize("ranks, prompt", [(1, "chat"), (2, "mixed"), (3, "plain"), (4, "plain"), (5, "plain"),
-                                           (7, "plain")])
+@pytest.mark.parametrize("ranks, prompt", [
+    (1, "chat"), (2, "mixed"), pytest.param(3, "plain", marks=pytest.mark.slow),      # 3 ranks: on MPI, below
+    pytest.param(4, "plain", marks=pytest.mark.slow), (5, "plain"), pytest.param(7, "plain", marks=pytest.mark.slow)])
 def test_logits_equal_an_independent_evaluation(smollm2_path, ranks, prompt):
     logits = run_threads(replay, ranks, deadline=120.0, path=str(smollm2_path), prompt=prompt)[-1]
     check_logits(logits, prompt)
@@ -66,21 +68,22 @@ def test_with_the_sums_of_the_mlps_skipped_the_text_is_what_the_readme_says():
     assert one["text"].startswith(" Paris") and one["sync_points_per_token"] == 61     # one of 30 is survived
 
 
-def check_generation(tmp_path: Path, ranks: int, world: str, prompt: str) -> None:
+def check_generation(tmp_path: Path, ranks: int, world: str, prompt: str, tokens: int = 64) -> None:
     file, trace = tmp_path / "logits.npy", tmp_path / "trace.json.gz"
     ids = ",".join(map(str, REFERENCE[f"{prompt}_prompt"]))
-    got = generate("--tokens", ids, "--ranks", str(ranks), "--world", world, "--max-tokens", "64",
+    got = generate("--tokens", ids, "--ranks", str(ranks), "--world", world, "--max-tokens", str(tokens),
                    "--logits", str(file), "--trace", str(trace))
-    assert got["tokens"] == REFERENCE[f"{prompt}_greedy"].tolist()
+    assert got["tokens"] == REFERENCE[f"{prompt}_greedy"].tolist()[:tokens]
     assert got["sync_points_per_token"] == 62
-    assert got["smallest_gap"] == pytest.approx(REFERENCE[f"{prompt}_gap"][-64:].min(), abs=1e-3)
+    gaps = REFERENCE[f"{prompt}_gap"][-64:][:tokens]
+    assert got["smallest_gap"] == pytest.approx(gaps.min(), abs=1e-3)
     check_logits(np.load(file)[:-1], prompt)
     subprocess.run([sys.executable, "-m", "minitp", "trace", "check", str(trace)], check=True, timeout=60)
 
 
 @pytest.mark.mpi
-def test_64_tokens_on_three_mpi_ranks(smollm2_path, tmp_path):
-    check_generation(tmp_path, 3, "mpi", "plain")
+def test_20_tokens_on_three_mpi_ranks(smollm2_path, tmp_path):
+    check_generation(tmp_path, 3, "mpi", "plain", tokens=20)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
     from minitp.commands.session import open_source, open_tokenizer
     from minitp.errors import ConfigError, FileFormatError
     from minitp.models import resolve
-    from minitp.tokenizer import Tokenizer
     console = Console(stderr=True)
     checkpoint = open_source(resolve(source, console=console))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -21,7 +20,7 @@ def reshard_model(source: str, target: Path, ranks: int | None, embedding: str, 
         reshard(checkpoint, target, ranks, embedding=embedding, cut=cut)
     try:
         tokenizer = open_tokenizer(checkpoint)
-        if isinstance(tokenizer, Tokenizer):
+        if tokenizer is not None:
             tokenizer.save(target)
     except FileFormatError as error:                   # the weights are there and right all the same
         console.print(f"minitp: without a tokenizer: {error}", highlight=False, markup=False, soft_wrap=True)

@@ -147,11 +147,11 @@ def open_source(where: "Path | Bundled") -> "Checkpoint":
 
 
 def open_tokenizer(source: Source) -> "ByteTokenizer | None":
-    """The tokenizer that a checkpoint brings. Where it brings none: bytes for a vocabulary of 256, else None."""
-    from minitp.tokenizer import ByteTokenizer, Tokenizer
+    """The tokenizer that a checkpoint brings, None where it brings none."""
+    from minitp.tokenizer import Tokenizer
     found = getattr(source, "tokenizer_source", None)
     if found is None:
-        return ByteTokenizer() if source.config.vocab == 256 else None
+        return None
     return Tokenizer.from_folder(found.path) if found.metadata is None else Tokenizer.from_gguf(found.metadata)
 
 

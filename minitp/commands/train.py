@@ -47,11 +47,9 @@ class TrainOptions:
         """The run's settings, checked. Reads the file of settings, and of a run that goes on those in its folder."""
         asked = merged({} if self.config is None else read_toml(self.config), self.given or {},
                        *map(setting, self.set))
-        folder = run_folder.folder_of(asked)
         if self.resume:
-            return run_folder.resumed(folder, asked)
-        TrainConfig.from_dict(asked)
-        run_folder.check_free(folder)
+            return run_folder.resumed(run_folder.folder_of(asked), asked)
+        run_folder.check_free(TrainConfig.from_dict(asked).folder)
         return asked
 
     def traced(self, first: int, steps: int) -> tuple[int, int]:

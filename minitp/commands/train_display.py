@@ -38,7 +38,7 @@ class Display:
             self.say(f"step {row['step']:,}: loss {number(row['loss'])} on {count(row['tokens'], 'token')} that it "
                      "doesn't learn from")
         elif row["kind"] == "sample":
-            self.say(f"step {row['step']:,}: {plain(row['prompt'] + row['text'], 200)}")
+            self.say(f"step {row['step']:,}: {plain(row['prompt'] + (row['text'] or ''), 200)}")
         elif row["kind"] == "checkpoint":
             self.say(f"step {row['step']:,}: saved as {row['folder']}")
 

@@ -61,7 +61,7 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
 
     `traced` gives from the run's first step and its number of steps those (first, last + 1) of which a trace is to be.
     """
-    folder, console = Path(config.run.folder).expanduser(), _console() if group.rank == 0 else None
+    folder, console = config.folder, _console() if group.rank == 0 else None
     with ExitStack() as stack:
         checkpoint = None
         if resume:

@@ -45,11 +45,13 @@ class MLP:
         dh, down = self.down.backward_input(dy, weights, ctx)                    # B T F_p
         kept, xp = ctx.kept[self.site], ctx.xp
         if self.gated:
-            gate = kept["gate"]
-            dgate = dh * kept["up"] * slope(gate, self.activation, xp)
-            dup = dh * activate(gate, self.activation, xp)
+            gate, f = kept["gate"], self.down.inputs
+            du = xp.empty((*dh.shape[:-1], 2 * f), dh.dtype)                     # B T 2F_p, which gate and up share
+            dgate, dup = du[..., :f], du[..., f:]
+            xp.multiply(dh, slope(gate, self.activation, xp), out=dgate)
+            dgate *= kept["up"]
+            xp.multiply(dh, activate(gate, self.activation, xp), out=dup)
             ctx.show(self.site, dh=dh, dgate=dgate, dup=dup)
-            du = xp.concatenate([dgate, dup], axis=-1)                           # B T 2F_p
         else:
             du = dh * slope(kept["up"], self.activation, xp)
             ctx.show(self.site, dh=dh, dup=du)

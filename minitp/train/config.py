@@ -142,8 +142,8 @@ class CutSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Where the run lies and what it does now and then; 0 is never."""
-    folder: str = setting("runs/tiny", Text("a folder"))
+    """Where the run lies (left out: runs/ and the model's name) and what it does now and then; 0 is never."""
+    folder: str | None = setting(None, Text("a folder"))
     save_every: int = setting(100, Whole(0))
     keep: int = setting(2, Whole(1))
     evaluate_every: int = setting(50, Whole(0))
@@ -204,6 +204,11 @@ class TrainConfig:
             return Path(self.model.from_).name
         return self.model.family or "tiny"
 
+    @property
+    def folder(self) -> Path:
+        """Where the run lies."""
+        return Path(self.run.folder or f"runs/{self.name}").expanduser()
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
         """From sections of plain values, as TOML gives them."""
@@ -254,10 +259,10 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections over sections: what a later one sets holds."""
+    """Sections over sections: what a later one sets holds. What is no section stays as it is, to be refused."""
     whole: dict[str, Any] = {}
     for layer in layers:
         for name, section in layer.items():
-            both = isinstance(section, Mapping) and isinstance(whole.get(name), Mapping)
-            whole[name] = {**whole[name], **section} if both else section
+            both = isinstance(section, Mapping) and isinstance(whole.get(name, {}), Mapping)
+            whole[name] = {**whole.get(name, {}), **section} if both else whole.get(name, section)
     return whole

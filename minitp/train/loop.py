@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from minitp.comm import Communicator
-from minitp.errors import ConfigError
+from minitp.errors import ConfigError, NumericsError
 from minitp.generate import Generation, Request
 from minitp.gradients import Gradients
 from minitp.layers import VocabParallelCrossEntropy
@@ -70,6 +70,10 @@ class Learner:
 
     def step(self, step: int, windows: Int[np.ndarray, "B T_1"]) -> StepResult:
         """Step number `step`, from 0, on a batch of windows."""
+        with np.errstate(over="ignore", invalid="ignore"):       # such a step is skipped, and says so
+            return self._step(step, windows)
+
+    def _step(self, step: int, windows: Int[np.ndarray, "B T_1"]) -> StepResult:
         return train_step(self.model, self.loss, self.weights, self.gradients, self.optimizer,
                           split_batch(windows, self.micro_batches, step * len(windows)), self.schedule.rate(step),
                           step=step, limit=self.limit, passes=self.passes)
@@ -78,7 +82,8 @@ class Learner:
         """The plain loss, without label smoothing, of batches of windows."""
         plain = VocabParallelCrossEntropy(self.model.group, self.model.placement.vocab)
         parts = (part for windows in batches for part in split_batch(windows, 1))
-        return evaluate(self.model, plain, self.weights, parts, step=step, passes=self.passes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return evaluate(self.model, plain, self.weights, parts, step=step, passes=self.passes)
 
 
 @dataclass
@@ -187,10 +192,14 @@ class Training:
         learner = self.learner
         generation = Generation(learner.model, learner.weights, request, dtype=learner.passes.dtype,
                                 arrays=self.group.arrays)
-        for _ in generation:
-            pass
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                for _ in generation:
+                    pass
+            text = None if self.decode is None else self.decode(generation.tokens[0])
+        except NumericsError:                            # on every rank alike; that the loss isn't finite is told
+            text = None
         self._recorded(Sample(1, tuple(generation.passes), len(generation.tokens[0])))
-        text = None if self.decode is None else self.decode(generation.tokens[0])
         return {"kind": "sample", "step": done, "prompt": run.sample_prompt, "text": text}
 
 

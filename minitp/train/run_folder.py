@@ -12,11 +12,12 @@ CHANGEABLE = {"train": ("steps", "micro_batches", "recompute"), "cut": ("embeddi
 """What a run that goes on may do otherwise without learning otherwise; of [run] all."""
 
 
-def folder_of(settings: dict[str, Any]) -> Path:
-    """Where the run of these settings lies."""
-    run = settings.get("run", {})
-    name = run.get("folder", TrainConfig().run.folder) if isinstance(run, dict) else TrainConfig().run.folder
-    return Path(str(name)).expanduser()
+def folder_of(asked: dict[str, Any]) -> Path:
+    """Where the run lies that is to go on, by settings that leave out what its own file says."""
+    run, model = ({} if not isinstance(asked.get(name), dict) else asked[name] for name in ("run", "model"))
+    if isinstance(model.get("family"), str) and not run.get("folder"):      # (its sizes are in the run's file)
+        return Path("runs", model["family"])
+    return TrainConfig.from_dict({"run": {"folder": run.get("folder")}, "model": {"from": model.get("from")}}).folder
 
 
 def check_free(folder: Path) -> None:

@@ -12,6 +12,7 @@ from minitp.view import timeline as view
 from tests.app.conftest import APP, ROOT
 from tests.app.real_runs import tiny_run
 from tests.view.timed_traces import all_reduces, event
+from tests.view.view_runs import training
 
 PAGES = ("timeline", "ledger", "compare")
 
@@ -37,8 +38,11 @@ def said(app) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_without_a_run_a_page_says_what_to_do(opened, name):
-    assert said(opened(name))
+def test_without_a_run_a_page_says_what_to_do(opened, name, monkeypatch):
+    from ui import picker
+    monkeypatch.setattr(picker, "samples", list)
+    app = opened(name)
+    assert "There is no run to show yet" in said(app) or name == "compare"
 
 
 def test_the_timeline_of_a_run(opened, runs, tiny_trace):
@@ -102,6 +106,19 @@ def test_a_run_that_can_not_be_replayed_is_shown_as_measured(opened, runs, words
     info, = (one.value for one in app.info if said_instead in one.value)
     assert "![" not in said(app) and len(app.get("plotly_chart")) == 2
     assert not words or "&#33;&#91;x&#93;" in info
+
+
+@pytest.mark.parametrize("name, there", [
+    ("timeline", "One lane per rank for step 1, forward of micro-batch 1 to step 1, optimizer"),
+    ("ledger", "forward 2L + 1 = 5, loss 3 and backward 2L + 1 = 5 of each of 3 micro-batches, optimizer 1"),
+    ("shards", "where the last column below says partial")])
+def test_a_training_run_is_told_in_its_own_words(opened, runs, name, there):
+    training(3, between=False).write(runs / "training.json")
+    app = opened(name, run="training.json")
+    assert there in said(app) and "token" not in said(app)
+    assert app.selectbox(key="_run_list").options[-1].startswith("1 training step · ")
+    columns = [column for frame in app.dataframe for column in frame.value.columns]
+    assert not [column for column in columns if "token" in column]
 
 
 def test_comparing_here_and_now(opened):

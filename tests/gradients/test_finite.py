@@ -14,13 +14,13 @@ from tests.mpi_world import run_threads
 
 LAYERS = ["column", "row", "up", "boundary", "norm", "attention", "mlp", "embedding", "head", "loss"]
 QUICK = [("llama", 2, "hidden"), ("llama", 5, "vocab"), ("llama-tied", 4, "hidden"), ("mqa", 5, "hidden"),
-         ("mqa", 3, "vocab"), ("gpt2", 4, "vocab"), ("gpt2-gelu", 3, "hidden"), ("gpt2-gelu", 1, "vocab"),
-         ("parallel", 3, "hidden"), ("llama", 1, "vocab")]
+         ("mqa", 3, "vocab"), ("gpt2-gelu", 3, "hidden"), ("gpt2-gelu", 1, "vocab"), ("parallel", 3, "vocab"),
+         ("llama", 1, "vocab")]
 
 
 def check(n: int, family: str, embedding: str = "vocab", **options) -> None:
     config = FAMILIES[family]
-    ranks = run_threads(differences, n, config=config.to_dict(), embedding=embedding, **options)
+    ranks = run_threads(differences, n, deadline=200, config=config.to_dict(), embedding=embedding, **options)
     assert wrong(ranks, Placement(config, n, embedding, options.get("cut", "even"))) == []
 
 

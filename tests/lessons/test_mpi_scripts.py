@@ -69,8 +69,10 @@ def test_short_and_self_contained(script):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("script", [*SCRIPTS, WITH_MINITP], ids=lambda script: script.stem)
+@pytest.mark.parametrize("script, ranks", [
+    pytest.param(script, ranks, id=f"{script.stem}-{ranks}",
+                 marks=[] if ranks == 3 or script.stem[0] in "49" else pytest.mark.slow)
+    for script in [*SCRIPTS, WITH_MINITP] for ranks in (2, 3, 4)])
 def test_runs(script, ranks):
     run = mpirun(ranks, script)
     assert run.returncode == 0, run.stderr

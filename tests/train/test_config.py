@@ -72,6 +72,8 @@ def test_sizes_follow_from_what_is_given():
 def test_later_settings_win_key_by_key():
     file = {"train": {"steps": 3, "batch": 2}, "run": {"folder": "a"}}
     assert merged(file, {"train": {"steps": 5}}, {}) == {"train": {"steps": 5, "batch": 2}, "run": {"folder": "a"}}
+    with pytest.raises(ConfigError, match=r"\[run\] must be a section"):
+        TrainConfig.from_dict(merged({"run": 3}, {"run": {"keep": 2}}))
 
 
 @pytest.mark.parametrize("text, value", [("3", 3), ("0.5", 0.5), ("true", True), ('"a b"', "a b"), ("a b", "a b")])

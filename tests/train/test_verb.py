@@ -106,6 +106,16 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path):
     assert kinds.count("resume") == 1 and kinds.count("end") == 1
 
 
+def test_steps_that_are_not_finite_are_skipped_told_and_saved(tmp_path):
+    said = train("--steps", "3", "--rate", "1e30", "--set", "optimizer.clip=0", "--ranks", "2", "--out", "run",
+                 "--model", "gpt2", "--set", "model.hidden=16", "--set", "model.layers=1", "--set", "model.heads=2")
+    rows = read_log(tmp_path / "run")
+    assert [row["skipped"] for row in rows if row["kind"] == "step"] == [False, True, True]
+    assert "loss not finite skipped: gradient not finite" in said
+    assert rows[-1]["checkpoint"] == "run/step-00000003"
+    assert next(row for row in rows if row["kind"] == "sample")["text"] is None
+
+
 def test_a_file_of_settings_and_options_over_it(tmp_path):
     (tmp_path / "a.toml").write_text('[train]\nsteps = 4\nseed = 7\n[model]\nlayers = 1\n[run]\nfolder = "there"\n')
     said = train("--config", "a.toml", "--steps", "2", "--set", "model.ffn=24")

@@ -45,11 +45,11 @@ def run(family: str = "llama", ranks: int = 3, *, embedding: str = "vocab", load
 
 
 @cache
-def training(ranks: int = 3, **options) -> Trace:
-    """A trace of training steps on threads, with an evaluation and a sample between them; not to be changed."""
+def training(ranks: int = 3, between: bool = True, **options) -> Trace:
+    """A trace of training steps on threads, `between` them an evaluation and a sample; not to be changed."""
     def recorded(comm) -> Trace | None:
         align_clocks(comm)
-        return traced(comm, between=True, **options)
+        return traced(comm, between=between, **options)
 
     return launch(recorded, ranks, world="threads", recorder=Recorder)[0]
 

@@ -63,7 +63,7 @@ def lanes_figure(bars: Bars, texts: Sequence[str], *, ink: str = INK["light"]) -
     _add_lanes(figure, bars, texts, ink, *unit_for(_end(bars)))
     _add_blocks(figure, bars, ink, unit_for(_end(bars))[0])
     laid_out(figure, 96 + 34 * (len(bars.lanes) + bool(bars.blocks)), barmode="overlay", legend=1 + bool(bars.blocks))
-    _name_lanes(figure, bars, unit_for(_end(bars))[1])
+    _name_lanes(figure, bars.lanes, unit_for(_end(bars))[1], passes=bool(bars.blocks))
     return figure
 
 
@@ -76,7 +76,7 @@ def two_lanes_figure(measured: tuple[Bars, Sequence[str]], modeled: tuple[Bars, 
     for row, (bars, texts) in enumerate((measured, modeled), start=1):
         _add_lanes(figure, bars, texts, ink, *scale, row=row, col=1)
     laid_out(figure, 150 + 60 * len(measured[0].lanes), barmode="overlay")
-    _name_lanes(figure, measured[0]._replace(blocks=[]), scale[1])
+    _name_lanes(figure, measured[0].lanes, scale[1])
     figure.update_xaxes(title=None, row=1)
     return figure
 
@@ -113,8 +113,8 @@ def _add_blocks(figure: go.Figure, bars: Bars, ink: str, factor: float) -> None:
                        hovertext=[f"{literal(block.name)}: {duration(block.length)}" for block in mine])
 
 
-def _name_lanes(figure: go.Figure, bars: Bars, unit: str) -> None:
-    names = [*(f"rank {rank}" for rank in reversed(bars.lanes)), *([_PASSES] if bars.blocks else [])]
+def _name_lanes(figure: go.Figure, lanes: Sequence[int], unit: str, *, passes: bool = False) -> None:
+    names = [*(f"rank {rank}" for rank in reversed(lanes)), *([_PASSES] if passes else [])]
     figure.update_yaxes(categoryorder="array", categoryarray=names, range=[-0.6, len(names) - 0.4])
     figure.update_xaxes(title=f"{unit} since the first of these began")
 
