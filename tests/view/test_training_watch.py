@@ -187,7 +187,8 @@ def test_any_site_of_a_stranger_s_step_is_shown(site):
     """In every phase, with every array that the step kept, whatever they mean there."""
     plain = run("gpt2").to_plain()
     renamed = "layers.1.mlp.up", "layers.0.attention.qkv", "loss.sum", "gradients.norm", "head"
-    reader = read(Trace.from_plain(plain | {"strings": [site if word in renamed else word for word in plain["strings"]]}))
+    strings = [site if word in renamed else word for word in plain["strings"]]
+    reader = read(Trace.from_plain(plain | {"strings": strings}))
     assert all(caption(reader, k, phase) for k in range(reader.n) for phase in range(4))
 
 
