@@ -3,7 +3,7 @@
     tiny-4-ranks            the tiny model, every array whole; loaded by scatter, the table cut along hidden, logits
                             gathered: scatter, broadcast, all-gather and all-reduce
     smollm2-3-ranks         SmolLM2-135M-Instruct continues a sentence: 62 sync points a token, block maxima
-    tiny-training-4-ranks   two more steps of training for the tiny model, every array whole
+    tiny-training-4-ranks   two more steps of training for the tiny model; its gradients in blocks
 
 Everything in them but the times is the same on every machine with the same libraries. The times are this machine's: run
 it where nothing else runs, and look at the share of waiting that it prints.
