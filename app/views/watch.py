@@ -161,6 +161,6 @@ def _break_it(reader: PlayReader) -> None:
         st.page_link("views/run.py", label="Start it on the Run page", icon=":material/rocket_launch:")
 
 
-page.begin("Watch a token", "One pass after another, split over the ranks: of a token, or of a training step. What each "
-           "rank computes, where they wait for each other, and what moves, with the numbers of this run.")
+page.begin("Watch a token", "One pass after another, split over the ranks: of a token, or of a training step. What "
+           "each rank computes, where they wait for each other, and what moves, with the numbers of this run.")
 watch()

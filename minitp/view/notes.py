@@ -55,8 +55,8 @@ def _of_values(steps: Steps, detail: str, holes: bool, trains: bool) -> list[str
         found.append("The run kept no arrays, so outlines of the true shapes stand for the numbers; "
                      f"`minitp {'train' if trains else 'generate'} --values --trace` keeps them.")
     elif trains:
-        found.append("The numbers of a pass are those of the last position of the first sequence; gradients of weights "
-                     "are of the whole step.")
+        found.append("The numbers of a pass are those of the last position of the first sequence. Gradients of weights "
+                     "are the whole step's, a cell the largest magnitude in its block.")
     if detail == "maxima":
         found.append("Of large arrays a cell is the largest magnitude in its block.")
     if holes:

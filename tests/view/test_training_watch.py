@@ -181,6 +181,16 @@ def test_a_step_fits_a_page(name):
     assert len(set(made["run"]["notes"])) == len(made["run"]["notes"])
 
 
+@pytest.mark.parametrize("site", ["x.mlp.up", "layers.9999999.mlp.up", "layers.-1.attention.qkv", "layers.0.mlp.qkv",
+                                  "layers.77.mlp.up", "loss.max", "head.input", "gradients.norm", ""])
+def test_any_site_of_a_stranger_s_step_is_shown(site):
+    """In every phase, with every array that the step kept, whatever they mean there."""
+    plain = run("gpt2").to_plain()
+    renamed = "layers.1.mlp.up", "layers.0.attention.qkv", "loss.sum", "gradients.norm", "head"
+    reader = read(Trace.from_plain(plain | {"strings": [site if word in renamed else word for word in plain["strings"]]}))
+    assert all(caption(reader, k, phase) for k in range(reader.n) for phase in range(4))
+
+
 # --- the tour -------------------------------------------------------------------------------------------------------
 
 @every_run
