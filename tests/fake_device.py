@@ -167,6 +167,10 @@ class FakeModule:
         return on_device(np.stack([host_of(array, "stack") for array in arrays], axis))
 
     @staticmethod
+    def einsum(how: str, *arrays: Any) -> FakeDeviceArray:
+        return on_device(np.einsum(how, *(host_of(array, "einsum") for array in arrays)))
+
+    @staticmethod
     def copyto(into: FakeDeviceArray, value: Any, where: FakeDeviceArray) -> None:
         np.copyto(into._memory, host_of(value, "copyto"), where=where._memory)
 
@@ -188,7 +192,7 @@ def _function(name: str) -> Callable:
     return call
 
 
-for _name in ("zeros_like", "sqrt", "where", "exp", "log", "tanh", "minimum", "maximum", "abs", "sign",
+for _name in ("zeros_like", "sqrt", "multiply", "where", "exp", "log", "tanh", "minimum", "maximum", "abs", "sign",
               "ascontiguousarray"):
     setattr(FakeModule, _name, staticmethod(_function(_name)))
 

@@ -22,8 +22,8 @@ README = """# tiny
 
 The model that comes with minitp: {parameters:,} weights, a byte is a token. `minitp generate --model tiny "The "`
 
-Trained by `mpirun -n {ranks} minitp train --config minitp/bundled/tiny/train.toml`, which took {minutes:.0f} minutes on
-2 cores, on `pydoc_data.topics` of Python {python} (its text has SHA-256 {sha256}).
+Trained by `mpirun -n {ranks} minitp train --config minitp/bundled/tiny/train.toml` on `pydoc_data.topics` of
+Python {python} (that text's SHA-256 {sha256}).
 Loss per byte, in nats: {loss:.3f} at the end, {validation:.3f} on the last 5 % of the text, from which it did not
 learn. [losses.csv](losses.csv) has the curve.
 """
@@ -41,8 +41,8 @@ def main(run: Path) -> None:
     evaluation = [row for row in rows if row["kind"] == "evaluation"][-1]
     steps = [row for row in rows if row["kind"] == "step"]
     (FOLDER / "README.md").write_text(README.format(
-        parameters=start["parameters"], ranks=start["ranks"], minutes=sum(row["seconds"] for row in steps) / 60,
-        python=start["text"]["python"], sha256=start["text"]["sha256"], validation=evaluation["loss"],
+        parameters=start["parameters"], ranks=start["ranks"], python=start["text"]["python"],
+        sha256=start["text"]["sha256"], validation=evaluation["loss"],
         loss=sum(row["loss"] for row in steps[-100:]) / len(steps[-100:])))
 
 

@@ -3,7 +3,7 @@
     tiny-4-ranks            the tiny model, every array whole; loaded by scatter, the table cut along hidden, logits
                             gathered: scatter, broadcast, all-gather and all-reduce
     smollm2-3-ranks         SmolLM2-135M-Instruct continues a sentence: 62 sync points a token, block maxima
-    tiny-training-4-ranks   two more steps of training for the tiny model, every array whole
+    tiny-training-4-ranks   two more steps of training for the tiny model; its gradients in blocks
 
 Everything in them but the times is the same on every machine with the same libraries. The times are this machine's: run
 it where nothing else runs, and look at the share of waiting that it prints.
@@ -25,12 +25,12 @@ MOST_BYTES = 1_200_000             # of all together
 
 RUNS = {
     "tiny-4-ranks": ["generate", "--values", "--model", "tiny", "--ranks", "4", "--embedding", "hidden", "--load",
-                     "scatter", "--max-tokens", "8", "To be or"],
+                     "scatter", "--max-tokens", "8", "in a dic"],
     "smollm2-3-ranks": ["generate", "--values", "--model", "smollm2-135m", "--ranks", "3", "--max-tokens", "10",
                         "A computer is a machine that"],
     "tiny-training-4-ranks": ["train", "--values", "--set", "model.from=tiny", "--ranks", "4", "--steps", "2",
-                              "--batch", "1", "--tokens", "8", "--rate", "0.001", "--evaluate-every", "0",
-                              "--sample-every", "0", "--save-every", "0"],
+                              "--batch", "1", "--tokens", "8", "--seed", "26", "--rate", "0.001",
+                              "--evaluate-every", "0", "--sample-every", "0", "--save-every", "0"],
 }
 
 

@@ -26,12 +26,9 @@ PROMPTS = ("The ", "If a class ", "This is the ")
 WORD = re.compile(r"[a-z]{4,}")            # shorter ones come about by chance
 
 
-def written(comm, temperature: float, tokens: int = 100, random: bool = False) -> list[list[int]]:
+def written(comm, temperature: float, tokens: int = 120) -> list[list[int]]:
     placement = Placement(TINY, comm.size)
     weights = load_weights(open_checkpoint(FOLDER), placement, comm)
-    if random:                             # the same model before it has learned anything
-        weights = {name: np.random.default_rng(0).normal(0, 0.1, w.shape).astype(np.float32)
-                   for name, w in sorted(weights.items())}
     prompts = tuple(tuple(ByteTokenizer().encode(prompt)) for prompt in PROMPTS)
     request = Request(prompts, tokens, Sampling(temperature, seed=0))
     return run(Generation(Transformer(TINY, placement, comm), weights, request))
@@ -61,16 +58,11 @@ def share(found: list[str]) -> float:
     return sum(word in vocabulary() for word in found) / len(found)
 
 
-@pytest.mark.parametrize(("temperature", "least"), [(0.0, 0.9), (0.5, 0.8)])
+@pytest.mark.parametrize(("temperature", "least"), [(0.0, 0.95), (0.3, 0.9), (0.5, 0.75)])
 def test_it_writes_words_that_its_text_has(temperature, least):
     found = words(run_threads(written, 1, temperature=temperature)[0])
     assert len(found) >= 20 and share(found) >= least
-
-
-def test_without_training_it_writes_none():
-    """What the test of its words would find if the weights were random."""
-    found = words(run_threads(written, 1, temperature=0.5, random=True)[0])
-    assert not found or share(found) < 0.3
+    assert share([word[::-1] for word in found]) < 0.2                # letters alone make no words
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5])

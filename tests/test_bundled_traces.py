@@ -79,14 +79,16 @@ def test_the_tiny_one_is_whole_and_moves_in_every_way():
     assert all("data" in array for array in kept)
 
 
-def test_the_training_is_two_steps_as_the_closed_form_says_with_every_number():
+def test_the_training_is_two_steps_as_the_closed_form_says_with_its_numbers():
+    """What is added up and the weights are whole; of gradients and moments there are at least blocks."""
     trace = bundled("tiny-training-4-ranks")
     plan = plan_from_run(trace.run)
     assert isinstance(plan, TrainingPlan) and compare(trace, predict(plan)) == [] and trace.run["world"] == "mpi"
     assert [(part.first, part.count) for part in plan.segments] == [(0, 2)] and len(trace.run["losses"]) == 2
     assert {"forward", "backward", "optimizer"} <= set(trace.words("phase")) and dullest(trace) == ""
-    kept = [*trace.arrays.kept, *trace.weights.kept, *(v["before"] for v in trace.values if v["before"])]
-    assert all("data" in array for array in kept)
+    kept = [*trace.weights.kept, *(v["before"] for v in trace.values if v["before"])]
+    assert kept and all("data" in array for array in kept)
+    assert {"h", "dh", "dquery", "gradient", "targets"} <= set(trace.words("name", "arrays"))
 
 
 def test_smollm2_s_is_a_sentence():

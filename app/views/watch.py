@@ -35,7 +35,8 @@ def watch() -> None:
     _picture(play, _seek(opened, play), opened.digest, opened.name)
     _as_text(play, opened.digest)
     _downloads(opened, play)
-    _break_it(PlayReader(play))
+    if "training" not in opened.timeline.trace.run:
+        _break_it(PlayReader(play))
 
 
 # --- which passes, and where to start -----------------------------------------------------------------------------
@@ -160,6 +161,6 @@ def _break_it(reader: PlayReader) -> None:
         st.page_link("views/run.py", label="Start it on the Run page", icon=":material/rocket_launch:")
 
 
-page.begin("Watch a token", "One forward pass after another, split over the ranks: what each computes, where they wait "
-           "for each other, and what moves, with the numbers of this run.")
+page.begin("Watch a token", "One pass after another, split over the ranks: of a token, or of a training step. What "
+           "each rank computes, where they wait for each other, and what moves, with the numbers of this run.")
 watch()

@@ -119,7 +119,7 @@ class Attention:
             dhead = stack(dy[:, part.queries, part.heads].swapaxes(1, 2), part)                 # B n gT E
             dvalue[:, part.kv] += self.drop_out(part, scores, ctx).swapaxes(2, 3) @ dhead
             dscores = self.drop_out(part, dhead @ value[:, part.kv].swapaxes(2, 3), ctx)        # B n gT S
-            dscores -= (dscores * scores).sum(-1, keepdims=True)
+            dscores -= ctx.xp.einsum("...s,...s->...", dscores, scores)[..., None]              # no product is kept
             dscores *= scores
             dkey[:, part.kv] += dscores.swapaxes(2, 3) @ stack(query[:, part.heads, part.queries], part)
             dquery[:, part.heads, part.queries] = split(dscores @ key[:, part.kv], part, b).swapaxes(1, 2)

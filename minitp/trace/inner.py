@@ -32,8 +32,8 @@ class InnerArrays:
         part = site.rpartition(".")[2]
         for name in _BY_TOKEN.get(part, ()):
             if name in arrays:
-                array = arrays[name]
-                self._keep(site, name, array[0, token(self.recorder.row, array.shape[1])], ctx)
+                row = arrays[name][0, token(self.recorder.row, arrays[name].shape[1])]
+                self._keep(site, name, row, ctx, words=part == "head" and name == "dy")
         if part == "attention":
             self._attention(site, arrays, ctx)
         elif part == "loss":
@@ -44,8 +44,9 @@ class InnerArrays:
         elif "logits" in arrays:
             self._best(site, arrays["logits"], arrays["rank"], ctx)
 
-    def _keep(self, site: str, name: str, array: Any, ctx: "Context") -> None:
-        self.recorder.keep_inner(site, name, Copy(np.array(ctx.arrays.to_host(array)), inner=True))
+    def _keep(self, site: str, name: str, array: Any, ctx: "Context", words: bool = False) -> None:
+        """`words`: it has a number for each word, of which one stands out: maxima only where they are many."""
+        self.recorder.keep_inner(site, name, Copy(np.array(ctx.arrays.to_host(array)), inner=not words))
 
     def _attention(self, site: str, arrays: Mapping[str, Any], ctx: "Context") -> None:
         """Groups of heads come one by one with their scores, and the whole rank's heads after them."""
@@ -88,7 +89,7 @@ class InnerArrays:
         """Of the token its row of (B, T, n), its number of (B, T)."""
         for name, array in arrays.items():
             row = token(self.recorder.row, array.shape[1])
-            self._keep(site, name, array[0, row] if array.ndim == 3 else array[0, row:row + 1], ctx)
+            self._keep(site, name, array[0, row] if array.ndim == 3 else array[0, row:row + 1], ctx, words=True)
 
     def _best(self, site: str, logits: Any, rank: int, ctx: "Context") -> None:
         """The logits that this rank holds of the token; the best few are found when the pass has ended."""

@@ -55,8 +55,8 @@ backward its gradients: d of something is that of the loss with respect to it, d
                           target: the same over all ranks; targets: the token's id; losses: its loss
     layers.3.mlp.down, layers.3.attention.o, embedding      dy: what arrives, the same on every rank
     layers.3.mlp          dh, dgate, dup: a rank's own part of the ffn
-    layers.3.attention    dheads, dquery (heads, E), dkey, dvalue (kv heads, E): of a rank's own heads, before positions
-                          are turned
+    layers.3.attention    dheads, dquery (heads, E), dkey, dvalue (kv heads, E): of a rank's own heads, of query, key
+                          and value as the forward keeps them
     head                  dy: of the logits that this rank has
     (a parameter's name)  (optimizer) gradient: this rank's, summed over the step's micro-batches, before ranks reduce
                           it; of one matrix also `first moment`, `second moment` and `change`, all as maxima
@@ -64,7 +64,7 @@ backward its gradients: d of something is that of the loss with respect to it, d
 `weights` has the model's matrices by the placement's names, (out, in), each rank's slice of them. What a rank has as
 the first rank has it (x is whole) is left out, in `arrays` and `weights` alike; where ranks that should agree don't, as
 in a run that was broken on purpose, each one's is there. In `run`, `prompt_pieces` and `pieces` are the words of the
-prompts' tokens and of the new ones, `words` those of all best tokens, by their ids.
+prompts' tokens and of the new ones, `words` those of all best tokens, of targets and of those read, by their ids.
 
 An event is one collective, or one message, on one rank. What a rank computes lies in the gaps between its events: a
 compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start, which

@@ -30,7 +30,7 @@ def notes(steps: Steps, shown: Steps, window: Window, detail: str, broken: list[
     found += _of_ranks(steps)
     if sequences(run) > 1:
         found.append(f"{count(sequences(run), 'text')} ran in one batch; the arrays and words are those of the first.")
-    found += _of_values(steps, detail, holes)
+    found += _of_values(steps, detail, holes, isinstance(run.get("training"), dict))
     found += _of_control(steps)
     errors = part(run | {"clock": trace.clock}, "clock").get("error_ns", [0])
     if max(errors, default=0) > 1000 and run.get("hosts") != 1:          # one machine has one clock
@@ -49,11 +49,14 @@ def _of_ranks(steps: Steps) -> list[str]:
     return found
 
 
-def _of_values(steps: Steps, detail: str, holes: bool) -> list[str]:
+def _of_values(steps: Steps, detail: str, holes: bool, trains: bool) -> list[str]:
     found = []
     if detail == "none" and len(steps):
         found.append("The run kept no arrays, so outlines of the true shapes stand for the numbers; "
-                     "`minitp generate --values --trace` keeps them.")
+                     f"`minitp {'train' if trains else 'generate'} --values --trace` keeps them.")
+    elif trains:
+        found.append("The numbers of a pass are those of the last position of the first sequence. Gradients of weights "
+                     "are the whole step's, a cell the largest magnitude in its block.")
     if detail == "maxima":
         found.append("Of large arrays a cell is the largest magnitude in its block.")
     if holes:

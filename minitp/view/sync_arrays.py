@@ -273,7 +273,12 @@ def _span(name: str, start: int, stop: int, whole: int) -> str:
 
 
 def detail_of(trace: Trace) -> str:
-    """whole: every array that was kept is complete; maxima: some are maxima of blocks; none was kept."""
-    arrays = [*trace.arrays.kept, *trace.weights.kept,
+    """whole: every array of a pass is complete; maxima: some are maxima of blocks; none was kept.
+
+    What a step has of its matrices (gradients, moments) is maxima always, and doesn't count.
+    """
+    phases = trace.words("phase", "arrays").tolist() if len(trace.arrays) else []
+    inner = [kept for kept, phase in zip(trace.arrays.kept, phases, strict=True) if phase != "optimizer"]
+    arrays = [*inner, *trace.weights.kept,
               *(value[key] for value in trace.values for key in ("before", "after") if value.get(key) is not None)]
     return "none" if not arrays else "whole" if all("data" in array for array in arrays) else "maxima"

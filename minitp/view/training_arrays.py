@@ -2,6 +2,7 @@
 
 Of every pass the last position of the first sequence is shown.
 """
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,11 @@ PARTS = ("loss", *BACKWARD, "copies", "norm")
 LOSS = {"loss.max": "largest", "loss.sum": "total", "loss.target": "target"}
 """The sites of the loss: what each makes whole. Before it, every rank has its `own_…`."""
 
+_COLUMN_CUT = re.compile(r"layers\.\d{1,6}\.(attention(?=\.qkv)|mlp(?=\.gate_up|\.up))\.(?:qkv|gate_up|up)")
+
 
 def part_of_site(site: str, phase: str) -> str | None:
-    """The part of a training step that a site is, "" where it is one of the forward pass."""
+    """The part of a training step that a site is; None where it is one of a forward pass, or not minitp's."""
     if site in LOSS:
         return "loss"
     if phase == "optimizer":
@@ -30,8 +33,8 @@ def part_of_site(site: str, phase: str) -> str | None:
         return None
     if site in ("head", "head.input"):
         return "d_head"
-    end = site.partition(".attention.")[2] or site.partition(".mlp.")[2]
-    return {"qkv": "d_attention", "gate_up": "d_mlp", "up": "d_mlp"}.get(end)
+    found = _COLUMN_CUT.fullmatch(site)
+    return None if found is None else "d_attention" if found[1] == "attention" else "d_mlp"
 
 
 def training_slots(arrays: "SyncArrays", sync: int) -> list[Slot]:

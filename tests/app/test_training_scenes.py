@@ -1,4 +1,4 @@
-"""Watch of a training run, in a real browser: every scene is drawn, its words are Python's, it goes from right to left."""
+"""Watch of a training run, in a real browser: scenes are drawn, words are Python's, the backward runs to the left."""
 import re
 
 import pytest
@@ -106,5 +106,5 @@ def test_the_strip_shows_passes_by_step(watch, step_play):
     assert page.locator(".chip.new span").all_text_contents() == ["forward", "backward ←", "optimizer"] * 2
     assert page.text_content('[data-act="token-next"]') == "pass ▸"
     assert press(page, "Shift+ArrowRight")["token"] == "1" and "backward ←" in page.text_content(".where")
-    assert press(page, "ArrowRight")["sync"] == "9"                          # the upper layer comes first, so Up is back
+    assert press(page, "ArrowRight")["sync"] == "9"                          # upper layers come first, so Up is back
     assert press(page, "ArrowDown")["sync"] == "11" and press(page, "ArrowUp")["sync"] == "9"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.app.conftest import APP
 from tests.app.long_runs import long_run
+from tests.app.real_runs import tiny_training
 
 
 @pytest.fixture
@@ -29,6 +30,15 @@ def test_the_player_gets_the_run_and_no_place(watch_page, tiny_play):
     data = sent(at)
     assert data["play"]["syncs"]["site"] == tiny_play["syncs"]["site"]
     assert data["seek"] == {"n": 0} and data["link"] == {"run": "tiny.json"}
+
+
+def test_a_training_run_is_watched_and_not_broken(page, runs):
+    tiny_training().write(runs / "step.json")
+    at = page(run="step.json", token="1", sync="2")
+    assert not at.exception and [expander.label for expander in at.expander if "Break" in expander.label] == []
+    play = sent(at)["play"]
+    assert [play["strings"][i] for i in play["passes"]["phase"]] == ["forward", "backward", "optimizer"]
+    assert sent(at)["seek"]["sync"] == play["passes"]["first"][1] + 2
 
 
 def test_an_address_names_a_place(watch_page, tiny_play):

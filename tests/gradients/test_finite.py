@@ -20,7 +20,7 @@ QUICK = [("llama", 2, "hidden"), ("llama", 5, "vocab"), ("llama-tied", 4, "hidde
 
 def check(n: int, family: str, embedding: str = "vocab", **options) -> None:
     config = FAMILIES[family]
-    ranks = run_threads(differences, n, config=config.to_dict(), embedding=embedding, **options)
+    ranks = run_threads(differences, n, deadline=200, config=config.to_dict(), embedding=embedding, **options)
     assert wrong(ranks, Placement(config, n, embedding, options.get("cut", "even"))) == []
 
 

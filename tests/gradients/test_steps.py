@@ -135,6 +135,7 @@ SOME = np.where(np.random.default_rng(3).random((8, 5)) < np.linspace(0, 0.9, 8)
 
 def one_step(comm: Communicator, parts: int, optimizer: str, family: str = "llama") -> dict:
     learning = Learning(comm, SOURCES[family])
+    learning.passes = Passes(np.dtype("float64"), dropout=0.2)           # a sequence's mask goes with it
     batch = micro_batches(EIGHT[:, :-1], SOME, parts)
     if optimizer == "adamw":
         return {"loss": learning.step(batch, 0.01).loss, "pieces": learning.pieces()}

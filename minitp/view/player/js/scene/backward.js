@@ -117,8 +117,10 @@ function headBackScene(kit) {
 
 /** What arrives, whole on every rank: the row cut's backward, g, has nothing to send. */
 function dyColumn(kit) {
-  const { level } = kit, sent = (rank) => wordsBlock(kit, { text: "g: nothing to send", rank, width: level.vec,
-    anchor: "start", bare: true, muted: true, stage: 0 });
+  const { level } = kit, lines = wrapText("g: nothing to send", level.vec, SMALL, kit.look.font);
+  const line = (rank, text) => wordsBlock(kit, { text, rank, width: level.vec, anchor: "start", bare: true, muted: true,
+    stage: 0 });
+  const sent = (rank) => stackOf(lines.map((text) => line(rank, text)), 0);
   const vector = (rank) => kit.vec("dy", rank, { state: "whole", stage: 0, symbol: "dy" });
   return {
     symbol: "dy", focus: "x", shape: `${tokensOf(kit)} × ${kit.config.hidden}${tokensOf(kit) > 1 ? ", last row" : ""}`,

@@ -41,10 +41,10 @@ function normScene(kit) {
 function gradientStrip(kit, rank, names) {
   const there = names.filter((name) => kit.slot(`dW ${name}`, rank)), { outlines, vec } = kit.level;
   if (!there.length || outlines) return null;
-  const w = Math.max(8, Math.min(28, (vec - 4 * there.length) / there.length));
+  const w = Math.max(8, Math.min(32, (vec + 36) / there.length - 4));
   const block = (name) => gradientBlock(kit, name, rank, { w, h: 40, kind: "matrix" }, { when: () => 1 });
   const words = (text) => wordsBlock(kit, { text, rank, width: w, bare: true, muted: true, when: () => 1 });
-  const named = (name) => stackOf([block(name), w < 24 ? null : words(name)], 2);
+  const named = (name) => stackOf([block(name), w < 30 ? null : words(name)], 2);
   return stackOf(there.map(named), 4, true);
 }
 
