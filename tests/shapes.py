@@ -29,7 +29,10 @@ _closures: set[CodeType] = set()            # of which one was checked already
 def checker(function: Callable) -> Callable:
     if function.__name__ == "__init__" and function.__module__ in _CHECK_THEMSELVES:
         return function
-    return _checked(function)
+    checked = _checked(function)
+    if checked is not function and hasattr(checked, "__code__"):    # a trace names the file of who called
+        checked.__code__ = checked.__code__.replace(co_filename=function.__code__.co_filename)
+    return checked
 
 
 def jaxtyped(*, typechecker: Callable) -> Callable:
