@@ -175,3 +175,8 @@ def test_a_job_that_fails_says_why_once():
                            capture_output=True, text=True, timeout=120)
     assert ended.returncode == 2 and not ended.stdout
     assert ended.stderr.count("no text none") == 1 and "Traceback" not in ended.stderr
+
+
+def test_a_setting_that_no_run_has_is_refused_though_it_would_not_be_used():
+    with pytest.raises(ConfigError, match="did you mean keep"):
+        CompareOptions({"run": {"kep": 3}}).config()

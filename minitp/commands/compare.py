@@ -16,7 +16,7 @@ from minitp.launcher.job import run_job
 from minitp.launcher.mpiexec import no_mpi
 from minitp.progress import steps_bar
 from minitp.train.compare import Mesh, Row, measure, mesh_name, ranks_of
-from minitp.train.config import TrainConfig, read_toml
+from minitp.train.config import TrainConfig, merged, read_toml
 
 MOST = 64                              # ranks: more of them on one machine show nothing that these don't
 JOB = "minitp.commands.compare_job"
@@ -42,7 +42,7 @@ class CompareOptions:
     def config(self) -> TrainConfig:
         """The settings, checked; only the steps themselves are compared."""
         run = {"save_every": 0, "evaluate_every": 0, "sample_every": 0}
-        return TrainConfig.from_dict({**self.settings, "run": run})
+        return TrainConfig.from_dict(merged(self.settings, {"run": run}))
 
 
 def base_settings(file: Path | None) -> dict[str, Any]:

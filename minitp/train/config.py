@@ -33,13 +33,13 @@ class ModelSettings:
     name: str | None = setting(None, OneOf(("tiny",)))
     family: str | None = setting(None, OneOf(("llama", "gpt2")))
     from_: str | None = setting(None, Text("a checkpoint: a folder, a .gguf file, or a model's name"))
-    hidden: int | None = setting(None, Whole(1))
-    layers: int | None = setting(None, Whole(1))
-    heads: int | None = setting(None, Whole(1))
-    kv_heads: int | None = setting(None, Whole(1))
-    head_size: int | None = setting(None, Whole(1))
-    ffn: int | None = setting(None, Whole(1))
-    positions: int | None = setting(None, Whole(1))
+    hidden: int | None = setting(None, Whole(1, 1 << 24))
+    layers: int | None = setting(None, Whole(1, 10_000))
+    heads: int | None = setting(None, Whole(1, 1 << 16))
+    kv_heads: int | None = setting(None, Whole(1, 1 << 16))
+    head_size: int | None = setting(None, Whole(1, 1 << 16))
+    ffn: int | None = setting(None, Whole(1, 1 << 24))
+    positions: int | None = setting(None, Whole(1, 1 << 24))
     tied: bool | None = setting(None, Flag())
     rotary_theta: float | None = setting(None, Number(0, above=True))
     parallel_block: bool | None = setting(None, Flag())
@@ -101,8 +101,8 @@ class DataSettings:
 @dataclass(frozen=True)
 class StepSettings:
     steps: int = setting(200, Whole(1))
-    batch: int = setting(16, Whole(1))
-    tokens: int = setting(64, Whole(1))
+    batch: int = setting(16, Whole(1, 1 << 24))
+    tokens: int = setting(64, Whole(1, 1 << 24))
     micro_batches: int = setting(1, Whole(1))
     seed: int = setting(0, Whole())
     dtype: str = setting("float32", OneOf(("float32", "float64", "bf16")))
@@ -124,7 +124,7 @@ class OptimizerSettings:
     warmup: int | None = setting(None, Whole(0))
     beta1: float = setting(0.9, Number(0, 1, below=True))
     beta2: float = setting(0.95, Number(0, 1, below=True))
-    eps: float = setting(1e-8, Number(0, above=True))
+    eps: float = setting(1e-8, Number(1e-30))            # a smaller one would be 0 in float32: 0 / 0 where g is 0
     decay: float = setting(0.1, Number(0))
     clip: float = setting(1.0, Number(0))
 
@@ -167,6 +167,9 @@ class TrainConfig:
     def __post_init__(self):
         if self.model.from_ is None and self.data.tokenizer == "model":
             raise ConfigError("[data] tokenizer = 'model' is that of [model] from; without it take bytes or bpe")
+        if self.model.from_ is not None and self.data.tokenizer == "bpe":
+            raise ConfigError("[data] tokenizer = 'bpe' learns new tokens, and [model] from knows its own: leave "
+                              "tokenizer and vocab out, and the model's is taken")
         if self.warmup > self.train.steps:
             raise ConfigError(f"[optimizer] warmup {self.warmup} is longer than the run of {self.train.steps} steps: "
                               "it may be as long, or left out (a tenth of it)")

@@ -50,10 +50,18 @@ class Number:
         return begin + end
 
     def allows(self, value: Any) -> Any:
-        if type(value) not in (int, float) or not isfinite(value):
+        if type(value) not in (int, float) or not finite(value):
             return None
         low = value > self.least if self.above else value >= self.least
         return float(value) if low and (value < self.most if self.below else value <= self.most) else None
+
+
+def finite(value: float) -> bool:
+    """Whether a whole number or a float is a finite float: whole numbers may be too large for one."""
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,17 @@ class Text:
     empty: bool = False
 
     def allows(self, value: Any) -> Any:
-        return value if isinstance(value, str) and (value or self.empty) and "\0" not in value else None
+        usable = isinstance(value, str) and (value or self.empty) and "\0" not in value and is_unicode(value)
+        return value if usable else None
+
+
+def is_unicode(text: str) -> bool:
+    """A file's name or an option in another encoding comes as half characters, which no file of settings can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

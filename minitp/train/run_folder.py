@@ -42,9 +42,9 @@ def resumed(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     otherwise than the steps that have been done."""
     if not (folder / SETTINGS).is_file():
         raise ConfigError(f"--resume: {folder} holds no run (there is no {SETTINGS}); --out names the run's folder")
-    stored = TrainConfig.from_dict(read_toml(folder / SETTINGS)).to_dict()
-    whole = merged(stored, asked, {"run": {"folder": str(folder)}})
-    new = TrainConfig.from_dict(whole).to_dict()
+    run = TrainConfig.from_dict(read_toml(folder / SETTINGS))
+    whole = merged(run.to_dict(), asked, {"run": {"folder": str(folder)}})
+    stored, new = spelled_out(run), spelled_out(TrainConfig.from_dict(whole))
     for section, values in new.items():
         free = CHANGEABLE.get(section, ())
         for key in sorted({*values, *stored[section]}):
@@ -53,3 +53,12 @@ def resumed(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
                                   f"{stored[section].get(key)!r}, not {values.get(key)!r}, and would no longer be that "
                                   "run; another can start from its checkpoint: --model CHECKPOINT --out FOLDER")
     return whole
+
+
+def spelled_out(config: TrainConfig) -> dict[str, dict[str, Any]]:
+    """The settings, and what a model or a tokenizer left out stands for: to ask for it by name is no change."""
+    values = config.to_dict()
+    if config.model.from_ is None and config.model.family is None:
+        values["model"]["name"] = config.name
+    values["data"]["tokenizer"] = config.tokenizer
+    return values

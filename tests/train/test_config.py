@@ -23,6 +23,11 @@ from minitp.train.run_folder import create, resumed
     ({"train": {"batch": 2, "micro_batches": 3}}, "micro_batches 3 are more than batch 2"),
     ({"train": {"tokens": 257}}, "256 positions"),
     ({"optimizer": {"rate": float("nan")}}, "a number above 0"),
+    ({"optimizer": {"rate": 10 ** 400}}, "a number above 0"),
+    ({"optimizer": {"eps": 1e-60}}, "eps must be a number of at least 1e-30"),
+    ({"run": {"folder": "\udcff"}}, "[run] folder must be a folder"),
+    ({"model": {"layers": 2 ** 53}}, "at most 10,000"),
+    ({"model": {"from": "a"}, "data": {"tokenizer": "bpe", "vocab": 300}}, "leave tokenizer and vocab out"),
     ({"optimizer": {"rate": 1e-3, "min_rate": 1e-2}}, "min_rate 0.01 lies above rate 0.001"),
     ({"train": {"steps": 5}, "optimizer": {"warmup": 6}}, "warmup 6 is longer than the run of 5 steps"),
     ({"data": {"tokenizer": "bpe"}}, "needs vocab"),
@@ -106,3 +111,10 @@ def test_a_run_goes_on_as_itself_only(tmp_path):
         resumed(tmp_path / "other", {})
     with pytest.raises(ConfigError, match="already holds a run"):
         create(tmp_path, TrainConfig(), resume=False)
+
+
+def test_to_ask_by_name_for_what_a_run_has_by_default_is_no_change(tmp_path):
+    create(tmp_path, TrainConfig(), resume=False)
+    assert resumed(tmp_path, {"model": {"name": "tiny"}, "data": {"tokenizer": "bytes"}})
+    with pytest.raises(ConfigError, match="tokenizer = 'bytes', not 'bpe'"):
+        resumed(tmp_path, {"data": {"tokenizer": "bpe", "vocab": 300}})
