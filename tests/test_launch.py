@@ -17,6 +17,7 @@ from minitp.comm import Partial, threads
 from minitp.errors import CollectiveError, ConfigError, LaunchError
 from minitp.launcher import run_script
 from minitp.launcher.failures import fail, reported
+from minitp.launcher.telling import USER_ERROR, describe
 from minitp.launcher.world import script_defaults
 from minitp.trace.recorder import Recorder
 
@@ -268,3 +269,10 @@ def test_sys_exit_0_on_one_rank_ends_that_rank_alone():
 
     with pytest.raises(CollectiveError, match="rank 1: has returned"):
         minitp.launch(leaves_the_others_waiting, 3)
+
+
+def test_too_little_memory_is_told_without_a_traceback():
+    with pytest.raises(MemoryError) as caught:
+        np.empty(1 << 61, np.uint8)
+    told = describe(caught.value)
+    assert told.code == USER_ERROR and "memory isn't enough: Unable to allocate" in told.text

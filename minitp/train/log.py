@@ -15,7 +15,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from minitp.errors import FileFormatError
+from minitp.errors import FileFormatError, SaveError
 from minitp.files import replacing
 
 FILE = "log.jsonl"
@@ -30,7 +30,14 @@ class RunLog:
         self._file = open(self.path, "ab", buffering=0)                    # noqa: SIM115 (as long as the run)
 
     def write(self, row: Row) -> None:
-        self._file.write(line(row))
+        """SaveError where it can't be written: a full disk takes a part of a line first, then refuses."""
+        rest = line(row)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest):]
+        except OSError as error:
+            raise SaveError(f"the log {self.path} can't be written: {error.strerror or error}. The run's checkpoints "
+                            "are as they were: free some space, and go on from the last one (--resume)") from error
 
     def close(self) -> None:
         self._file.close()
@@ -61,7 +68,8 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
-            raise FileFormatError(f"{path}, line {number}: it isn't a row of a run's log, {{\"kind\": …}}")
+            raise FileFormatError(f"{path}, line {number}: it isn't a row of a run's log, {{\"kind\": …}}. Move "
+                                  "the file away: a run that goes on begins a new one")
         rows.append(row)
     return rows
 

@@ -1,9 +1,12 @@
 """The log of a run: whole lines, nothing twice when a run goes on, and what a killed run leaves."""
 import json
+from errno import ENOSPC
+from pathlib import Path
 
 import pytest
 
-from minitp.errors import FileFormatError
+from minitp.errors import FileFormatError, SaveError
+from minitp.files import replacing
 from minitp.train.log import FILE, RunLog, line, losses, read_log, take_back
 
 
@@ -59,3 +62,34 @@ def test_what_is_no_log_is_refused_by_its_line(tmp_path, text):
     (tmp_path / FILE).write_text('{"kind": "start"}\n' + text)
     with pytest.raises(FileFormatError, match="line 2"):
         read_log(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, as Linux has it")
+def test_a_full_disk_is_told_by_the_log_s_name(tmp_path):
+    (tmp_path / FILE).symlink_to("/dev/full")
+    with pytest.raises(SaveError, match=r"log\.jsonl can't be written: No space left"):
+        written(tmp_path, STEPS[:1])
+
+
+def test_a_line_that_the_disk_takes_in_parts_is_written_whole(tmp_path):
+    log = RunLog(tmp_path)
+    whole, log._file = log._file, Slow(log._file)
+    for row in STEPS:
+        log.write(row)
+    whole.close()
+    assert read_log(tmp_path) == STEPS
+
+
+class Slow:
+    """A file that takes 5 bytes at a time."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def write(self, data):
+        return self.file.write(data[:5])
+
+
+def test_what_a_full_disk_stops_names_the_file_that_was_to_be(tmp_path):
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.json'"), replacing(tmp_path / "a.json"):
+        raise OSError(ENOSPC, "No space left on device")
