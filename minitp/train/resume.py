@@ -35,6 +35,7 @@ from minitp.train.checkpoint import (
     VERSION,
     digest,
     file_facts,
+    folder_name,
     optimizer_tensors,
     precision,
     step_folders,
@@ -103,6 +104,9 @@ def open_training(path: str | Path, digests: bool = True) -> TrainingCheckpoint:
     what another one has checked)."""
     path = Path(path)
     facts = _checked_facts(path)
+    if facts["step"] != step_of(path):
+        raise FileFormatError(f"{path / TRAINING}: this is the checkpoint of step {facts['step']!r:.40}, whose folder "
+                              f"was named {folder_name(facts['step'])!r:.60}")
     for name, said in facts["files"].items():
         file = path / name
         if not file.is_file() or file.stat().st_size != said.get("bytes"):

@@ -90,3 +90,10 @@ def test_what_a_killed_writer_left_is_removed(tmp_path):
     *_, said = run_threads(resumed, 1, run=tmp_path, family="mqa")[0]
     assert ["step-00000001, step-00000004" in said[0], "step-00000009 is no checkpoint" in said[1]] == [True, True]
     assert sorted(p.name for p in tmp_path.iterdir()) == [".mine.partial", "step-00000003", "step-00000009"]
+
+
+def test_a_checkpoint_under_another_step_s_name_is_not_taken(tmp_path):
+    run_threads(trained, 1, run=tmp_path, family="mqa", steps=(2, 3))
+    (tmp_path / "step-00000003").rename(tmp_path / "step-00000009")
+    (_, step, said), = run_threads(resumed, 1, run=tmp_path, family="mqa")
+    assert step == 2 and "this is the checkpoint of step 3" in said[0]
