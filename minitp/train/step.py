@@ -107,8 +107,8 @@ def accumulate(model: Transformer, loss: VocabParallelCrossEntropy, weights: dic
             ctx = plan_training(model, part, passes)
             of_part = loss.forward(model.forward(part.ids, weights, ctx, gathered=False), part.targets, ctx)
         with recorder.mark("backward", step, number):
-            dlogits = loss.backward_input(1 / max(1, counted), ctx)
-            model.backward(dlogits, weights, ctx, gradients)
+            # no name for the logits' gradient: it would stay in memory through the next micro-batch's forward
+            model.backward(loss.backward_input(1 / max(1, counted), ctx), weights, ctx, gradients)
         total += of_part.total
         activations = max(activations, ctx.kept.peak)
     return Loss(total, counted), activations

@@ -2,6 +2,7 @@
 import json
 from functools import cache
 from math import inf
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -227,3 +228,30 @@ class Source:
         table = Placement(self.source.config, 1).parameter("embedding.weight")
         whole = self.source.whole(table if parameter.name == "head.weight" else parameter)
         return np.array(whole[slices], dtype)
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+def kept_gradients(comm: Communicator) -> list[bool]:
+    """Whether the logits' gradient of a micro-batch is still in memory when the next one's loss begins."""
+    learning, alive, made = Learning(comm, FullSource(FAMILIES["llama"])), [], []
+
+    class Watched(VocabParallelCrossEntropy):
+        def forward(self, logits, targets, ctx):
+            alive.append(any(reference() is not None for reference in made))
+            return super().forward(logits, targets, ctx)
+
+        def backward_input(self, scale, ctx):
+            dz = super().backward_input(scale, ctx)
+            made.append(ref(dz))
+            return dz
+
+    ids = np.arange(12).reshape(3, 4) % FAMILIES["llama"].vocab
+    with unchecked():
+        accumulate(learning.model, Watched(comm, learning.placement.vocab), learning.weights, learning.gradients,
+                   micro_batches(ids, ids, 3), passes=learning.passes)
+    return alive
+
+
+def test_the_gradient_of_a_micro_batch_s_logits_is_gone_before_the_next_loss():
+    assert run_threads(kept_gradients, 1) == [[False, False, False]]
