@@ -82,8 +82,8 @@ def describe(error: BaseException, hide: str | None = None) -> Failure:
     elif isinstance(error, MemoryError):
         code, known = USER_ERROR, True
         what = f": {error}" if str(error) else ""
-        text = (f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or shorter sequences at "
-                "once, or ranks on more machines need less")
+        text = (f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or shorter sequences "
+                "at once, or ranks on more machines need less")
     elif isinstance(error, KeyboardInterrupt):
         code, text = INTERRUPTED, "minitp: stopped by Ctrl-C"
     elif isinstance(error, SystemExit):

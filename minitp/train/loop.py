@@ -4,7 +4,7 @@ Iterate over a `Training`: it gives the rows of the log (see `log`), the same on
 ranks decide (skip a step, save, end) follows from numbers that all of them have.
 """
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -31,6 +31,9 @@ from minitp.train.step import Passes, StepResult, evaluate, split_batch, train_s
 from minitp.weights import Weights
 
 Row = dict[str, Any]
+
+PATIENCE = 10
+"""Steps that may be skipped in a row: where so many batches give no finite gradient, the weights are to blame."""
 
 
 class StepCounter:
@@ -78,7 +81,7 @@ class Learner:
                           split_batch(windows, self.micro_batches, step * len(windows)), self.schedule.rate(step),
                           step=step, limit=self.limit, passes=self.passes)
 
-    def evaluate(self, step: int, batches: Sequence[Int[np.ndarray, "B T_1"]]) -> Loss:
+    def evaluate(self, step: int, batches: Iterable[Int[np.ndarray, "B T_1"]]) -> Loss:
         """The plain loss, without label smoothing, of batches of windows."""
         plain = VocabParallelCrossEntropy(self.model.group, self.model.placement.vocab)
         parts = (part for windows in batches for part in split_batch(windows, 1))
@@ -95,6 +98,7 @@ class Training:
     decode    token ids → text, on rank 0 (the others have no tokenizer)
     traced    (first, last + 1) step that the recorder keeps
     segments  what was recorded, for the closed form
+    skipped   how many of the latest steps in a row were skipped
     """
     config: TrainConfig
     learner: Learner
@@ -108,12 +112,14 @@ class Training:
     losses: list[float] = field(default_factory=list)            # of the recorded steps
     held: Held | None = None
     activations: int = 0
+    skipped: int = 0
 
     @property
     def group(self) -> Communicator:
         return self.learner.model.group
 
     def __iter__(self) -> Iterator[Row]:
+        """The rows. NumericsError, on all ranks alike, where the weights give no finite gradient any more."""
         first, last = self.done, self.config.train.steps
         for step in range(first, last):
             self._keep_events(step)
@@ -122,6 +128,8 @@ class Training:
             if step == first:
                 yield self._memory()
             yield from self._between(self.done, self.done == last)
+            if self.skipped == PATIENCE or (self.skipped and self.done == last):
+                raise NumericsError(self._diverged())
 
     def _keep_events(self, step: int) -> None:
         """A trace of some steps keeps what happens in and right after them."""
@@ -141,6 +149,7 @@ class Training:
         seconds = time.perf_counter() - begin
         sync_points, payload = self._take_counts()
         self.activations = max(self.activations, result.activations)
+        self.skipped = self.skipped + 1 if result.skipped else 0
         if self.group.recorder.keep_events:
             parts = split_batch(windows, settings.micro_batches)
             self.segments.append(Steps(step, 1, tuple(part.ids.shape for part in parts)))     # type: ignore[misc]
@@ -162,7 +171,10 @@ class Training:
         return {"kind": "memory", "step": self.done, "rank": rank, **self.held.to_row()}
 
     def _between(self, done: int, last: bool) -> Iterator[Row]:
-        """What is due when so many steps are done; the checkpoint comes last, so that none lacks what lies before."""
+        """What is due when so many steps are done; the checkpoint comes last, so that none lacks what lies before.
+
+        While steps are skipped there is none: weights that may be spoilt would take the place of good ones.
+        """
         run = self.config.run
 
         def due(every: int) -> bool:
@@ -172,18 +184,19 @@ class Training:
             yield self._evaluate(done)
         if due(run.sample_every) and self.prompt:
             yield self._sample(done)
-        if due(run.save_every):
+        if due(run.save_every) and not self.skipped:
             begin = time.perf_counter()
             folder = self.save(done)
             yield {"kind": "checkpoint", "step": done, "folder": folder, "seconds": time.perf_counter() - begin}
 
     def _evaluate(self, done: int) -> Row:
-        """The loss of the first batches of the part that isn't learned from: the same ones each time."""
+        """The loss of the first batches of the part that isn't learned from: the same ones each time, each once."""
         settings = self.config.train
-        batches = [self.corpus.batch(n, settings.batch, settings.tokens, settings.seed, "validation")
-                   for n in range(self.config.run.evaluate_batches)]
-        loss = self.learner.evaluate(done, batches)
-        self._recorded(Evaluation(done, tuple((len(ids), settings.tokens) for ids in batches)))
+        many = min(self.config.run.evaluate_batches,
+                   self.corpus.batches(settings.batch, settings.tokens, "validation"))
+        loss = self.learner.evaluate(done, (
+            self.corpus.batch(n, settings.batch, settings.tokens, settings.seed, "validation") for n in range(many)))
+        self._recorded(Evaluation(done, ((settings.batch, settings.tokens),) * many))
         return {"kind": "evaluation", "step": done, "loss": loss.total / loss.tokens, "tokens": loss.tokens}
 
     def _sample(self, done: int) -> Row:
@@ -201,6 +214,16 @@ class Training:
             text = None
         self._recorded(Sample(1, tuple(generation.passes), len(generation.tokens[0])))
         return {"kind": "sample", "step": done, "prompt": run.sample_prompt, "text": text}
+
+    def _diverged(self) -> str:
+        """Why there is no going on, and what would work."""
+        first, rate = self.done - self.skipped, self.config.optimizer.rate
+        kept = ("no checkpoint was written since, and those of before are as they were" if self.config.run.save_every
+                else "it keeps no checkpoints")
+        return (f"the gradient wasn't finite in any of the steps {first + 1}-{self.done}, so they were skipped: what "
+                f"step {first} made of the weights gives none. Of this run {kept}. A lower --rate (it is {rate:g}), a "
+                "longer --warmup or a lower optimizer.clip may help, in a new run or from a checkpoint: --model "
+                "CHECKPOINT --out FOLDER")
 
 
 def check_prompt(ids: list[int], positions: int, prompt: str) -> tuple[int, ...]:

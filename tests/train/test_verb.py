@@ -1,7 +1,9 @@
 """`minitp train` as a user meets it: what it prints, writes and refuses; and that a run goes on as if never stopped."""
 import json
 import re
+from itertools import count
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,6 +16,7 @@ from minitp.placement import Placement
 from minitp.trace.file import Trace
 from minitp.trace.predict_training import sync_points
 from minitp.train.log import read_log
+from minitp.train.optimizer import AdamW
 
 SMALL = ["--batch", "4", "--tokens", "16", "--world", "threads", "--set", "run.evaluate_batches=1", "--set",
          "run.sample_tokens=4"]
@@ -106,14 +109,38 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path):
     assert kinds.count("resume") == 1 and kinds.count("end") == 1
 
 
-def test_steps_that_are_not_finite_are_skipped_told_and_saved(tmp_path):
-    said = train("--steps", "3", "--rate", "1e30", "--set", "optimizer.clip=0", "--ranks", "2", "--out", "run",
-                 "--model", "gpt2", "--set", "model.hidden=16", "--set", "model.layers=1", "--set", "model.heads=2")
+def test_steps_that_are_not_finite_are_skipped_and_end_the_run_without_a_checkpoint(tmp_path):
+    """The weights of step 1 are spoilt: no checkpoint of them takes the place of a good one."""
+    why = refusal("--steps", "3", "--rate", "1e30", "--set", "optimizer.clip=0", "--ranks", "2", "--out", "run",
+                  "--model", "gpt2", "--set", "model.hidden=16", "--set", "model.layers=1", "--set", "model.heads=2")
     rows = read_log(tmp_path / "run")
     assert [row["skipped"] for row in rows if row["kind"] == "step"] == [False, True, True]
-    assert "loss not finite skipped: gradient not finite" in said
-    assert rows[-1]["checkpoint"] == "run/step-00000003"
     assert next(row for row in rows if row["kind"] == "sample")["text"] is None
+    assert "steps 2-3, so they were skipped" in why and "--rate (it is 1e+30)" in why
+    assert not list((tmp_path / "run").glob("step-*"))
+
+
+def test_a_run_whose_weights_are_spoilt_ends_early_and_keeps_its_checkpoints(tmp_path, monkeypatch):
+    """Good steps, then gradients that aren't finite: from the first on nothing is saved, after ten the run ends."""
+    step, taken = AdamW.step, count(1)
+
+    def spoil_the_fourth(self, gradients, rate):
+        step(self, gradients, rate)
+        if next(taken) == 4:
+            self.weights["norm.weight"][0] = np.nan
+
+    monkeypatch.setattr(AdamW, "step", spoil_the_fourth)
+    why = refusal("--steps", "99", "--ranks", "1", "--out", "run", "--save-every", "3", "--set", "run.keep=1")
+    steps = [row for row in read_log(tmp_path / "run") if row["kind"] == "step"]
+    assert [row["skipped"] for row in steps] == [False] * 4 + [True] * 10 and "steps 5-14" in why
+    assert [path.name for path in (tmp_path / "run").glob("step-*")] == ["step-00000003"]
+
+
+def test_an_evaluation_takes_no_window_twice(tmp_path):
+    train("--steps", "1", "--ranks", "1", "--out", "run", "--set", f"run.evaluate_batches={2 ** 53}")
+    start, evaluation = (next(row for row in read_log(tmp_path / "run") if row["kind"] == kind)
+                         for kind in ("start", "evaluation"))
+    assert 0 < evaluation["tokens"] <= start["validation_tokens"]
 
 
 def test_a_file_of_settings_and_options_over_it(tmp_path):
