@@ -29,7 +29,7 @@ RUNS = {
     "smollm2-3-ranks": ["generate", "--values", "--model", "smollm2-135m", "--ranks", "3", "--max-tokens", "10",
                         "A computer is a machine that"],
     "tiny-training-4-ranks": ["train", "--values", "--set", "model.from=tiny", "--ranks", "4", "--steps", "2",
-                              "--batch", "1", "--tokens", "8", "--seed", "26", "--rate", "0.001",
+                              "--batch", "1", "--tokens", "8", "--seed", "17139", "--rate", "0.001",
                               "--evaluate-every", "0", "--sample-every", "0", "--save-every", "0"],
 }
 
@@ -57,13 +57,18 @@ def make(name: str) -> None:
 
 
 def dullest(trace: Trace) -> str:
-    """The first h of an MLP, or heads' output, that is all but zero; empty where every rank's are alive."""
+    """The first h of an MLP, or heads' output, that is all but zero, or a target that was the largest logit, so that
+    the ranks add zeros; empty where every rank's numbers are alive."""
     names = trace.words("name", "arrays") if len(trace.arrays) else np.array([])
     for number in np.flatnonzero(np.isin(names, ["h", "heads"])):
         kept = trace.arrays.kept[number]
         numbers = np.abs(kept.get("data", kept.get("maxima")))
         if numbers.size and np.median(numbers) < 1e-3:
             return f"array {number}, {names[number]}, is all but zero"
+    for number in np.flatnonzero(trace.words("site") == "loss.target"):
+        after = trace.value(int(number))[1]
+        if after is not None and after.cells[-1, -1] == 0:
+            return f"event {number}, the target's logit, is the largest of all"
     return ""
 
 

@@ -86,7 +86,9 @@ def test_the_training_is_two_steps_as_the_closed_form_says_with_its_numbers():
     assert isinstance(plan, TrainingPlan) and compare(trace, predict(plan)) == [] and trace.run["world"] == "mpi"
     assert [(part.first, part.count) for part in plan.segments] == [(0, 2)] and len(trace.run["losses"]) == 2
     assert {"forward", "backward", "optimizer"} <= set(trace.words("phase")) and dullest(trace) == ""
-    kept = [*trace.weights.kept, *(v["before"] for v in trace.values if v["before"])]
+    of_passes = np.flatnonzero(trace.words("phase", "arrays") != "optimizer")    # gradients are maxima by block
+    kept = [*(trace.arrays.kept[i] for i in of_passes), *trace.weights.kept,
+            *(v["before"] for v in trace.values if v["before"])]
     assert kept and all("data" in array for array in kept)
     assert {"h", "dh", "dquery", "gradient", "targets"} <= set(trace.words("name", "arrays"))
 

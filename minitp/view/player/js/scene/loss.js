@@ -92,6 +92,6 @@ function lossWords(kit) {
   const number = (slot) => kit.slot(slot, -1)?.at(0, 0);
   const [Z, z, loss] = ["total", "out", "loss"].map(number);
   if (![Z, z, loss].every(Number.isFinite)) return "loss = log Z − z";
-  const words = (x) => numberWords(x, decimalsFor([x]));
+  const words = (x) => numberWords(x, decimalsFor([loss]));                  // of a small loss Z is just above 1
   return `loss = log ${words(Z)} − ${z < 0 ? `(${words(z)})` : words(z)} = ${words(loss)}`;
 }
