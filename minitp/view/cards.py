@@ -34,6 +34,8 @@ class Guide:
         """The syncs of the tour's pass."""
         return [self.reader.sync(k) for k in self._numbers(self.at)]
 
+    timed_of = ""                  # whose time it is, in words
+
     @cached_property
     def timed(self) -> list[SyncView]:
         """The syncs whose time the tour adds up."""

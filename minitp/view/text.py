@@ -3,6 +3,8 @@
 Each number is said once: who was last, what each rank waited, the payload. Times are measured; "–" means the run
 doesn't say.
 """
+from decimal import ROUND_HALF_UP, Decimal
+from math import floor, isfinite, log10
 from typing import Any
 
 from minitp.trace.wording import dimensions, duration, plain, size
@@ -11,6 +13,7 @@ from minitp.view.reading import PlayReader, SyncView
 
 OPS = {"all_reduce": "all-reduce", "all_reduce_max": "all-reduce of maxima", "all_gather": "all-gather",
        "reduce_scatter": "reduce-scatter", "all_to_all": "all-to-all", "send": "message", "receive": "message"}
+Z_DECIMALS = 4                     # of a sum of exponentials: it is often just above 1, and its log is the loss
 _FROM_ROOT, _TO_ROOT = ("scatter", "broadcast"), ("gather", "reduce")
 
 
@@ -22,11 +25,6 @@ def op_name(op: str) -> str:
 def number(x: float) -> str:
     """Three digits, with the minus sign of the picture."""
     return f"{x + 0.0:.3g}".replace("-", "−")                                 # + 0.0: no −0
-
-
-def _four(x: float) -> str:
-    """Four decimals: the sum of exponentials is often just above 1, and its log is the loss."""
-    return f"{x:.4f}".replace("-", "−")
 
 
 def place(reader: PlayReader, k: int) -> str:
@@ -145,12 +143,42 @@ def equation(reader: PlayReader, sync: SyncView) -> str:
     total = slots.get(("sum", -1))
     if sync.before != "partial" or len(first) < 2 or total is None or not total.numbers.size or sync.broken:
         return ""
-    name, said = training_text.symbol(sync), _four if sync.site == "loss.sum" else number
-    result = said(total.numbers[0, 0])
+    name, result = training_text.symbol(sync), float(total.numbers[0, 0])
     if sync.op == "all_reduce_max":
-        return f" {name} = the largest of {', '.join(map(number, first.values()))} = {result}."
-    terms = " + ".join(f"({said(x)})" if x < 0 else said(x) for x in first.values())
-    return f" {name} = {terms} = {result}."
+        return f" {name} = the largest of {', '.join(map(number, first.values()))} = {number(result)}."
+    least = Z_DECIMALS if sync.site == "loss.sum" else 0
+    decimals = max(_decimals([*first.values()], result), least)
+    said = [_fixed(x, decimals) for x in first.values()]
+    terms = " + ".join(f"({text})" if text.startswith("−") else text for text in said)
+    equals = "=" if _adds_up([*first.values()], result, decimals) else "≈"
+    return f" {name} = {terms} {equals} {_fixed(result, decimals)}."
+
+
+def _decimals(terms: list[float], total: float) -> int:
+    """As the picture: three digits of the largest number, one more where only then the terms add up."""
+    largest = max(map(abs, [*terms, total]))
+    least = min(6, max(0, 2 - floor(log10(largest)))) if largest > 0 and isfinite(largest) else 2
+    return next((n for n in (least, least + 1) if _adds_up(terms, total, n)), least)
+
+
+def _adds_up(terms: list[float], total: float, decimals: int) -> bool:
+    """Whether the rounded terms add up to the rounded sum."""
+    if not all(map(isfinite, [*terms, total])):
+        return False
+    apart = sum(float(_rounded(x, decimals)) for x in terms) - float(_rounded(total, decimals))
+    return abs(apart) < 0.5 * 10 ** -decimals
+
+
+def _rounded(x: float, decimals: int) -> Decimal:
+    return Decimal(float(x)).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+
+
+def _fixed(x: float, decimals: int) -> str:
+    """A number with `decimals`, and the minus sign of the picture."""
+    if x == 0 or not isfinite(x):
+        return "0" if x == 0 else number(x)
+    rounded = _rounded(x, decimals)
+    return f"{rounded if rounded else abs(rounded):f}".replace("-", "−")
 
 
 # --- afterwards: what it feeds ------------------------------------------------------------------------------------

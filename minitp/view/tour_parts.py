@@ -95,8 +95,9 @@ def where_time_went(guide: Guide) -> Card | None:
     crowd = (" More ranks than cores shared this machine, so waits show the scheduler." if
              guide.reader.run["crowded"] else "")
     waited = (f" The longest wait: rank {rank}, {duration(ns)} at {plain(longest.site)}." if ns else "")
-    return card("Where did the time go?", f"The measured clock, all ranks together: {share(parts['computing'], whole)} "
-                f"computing, {share(parts['waits'], whole)} waiting, {share(parts['moving'], whole)} moving."
+    return card("Where did the time go?", f"The measured clock{guide.timed_of}, all ranks together: "
+                f"{share(parts['computing'], whole)} computing, {share(parts['waits'], whole)} waiting, "
+                f"{share(parts['moving'], whole)} moving."
                 f"{waited}{crowd}", longest.index, ARRIVING, focus="scrubber", clock="measured", cut=None)
 
 

@@ -21,6 +21,7 @@ class TrainingGuide(Guide):
             next((i for i in of_step if passes[i][0] == phase), None) for phase in ("forward", "backward", "optimizer"))
         self.micro_batches = sum(passes[i][0] == "backward" for i in of_step)
         self.at = self.backward or 0
+        self.timed_of = f" of step {step + 1}" if step >= 0 else ""
 
     def of(self, pass_index: int | None) -> list[SyncView]:
         return [] if pass_index is None else [self.reader.sync(k) for k in self._numbers(pass_index)]
@@ -70,9 +71,9 @@ def three_numbers(guide: TrainingGuide) -> Card | None:
         return None
     sent, logits = sum(sync.payload for sync in found), found[0].payload * vocab
     return card("The loss, without gathering the logits", "Each rank has the logits of its own words. The loss of a "
-                "position is log Z − (z − m): the largest logit m, the sum Z of exp(logit − m) and the target's z − m are one "
-                f"number a position each. Three small collectives, {size(sent)} of payload; all logits would be "
-                f"{size(logits)}.", found[0].index, COMBINE, focus="gate")
+                "position is log Z − (z − m): the largest logit m, the sum Z of exp(logit − m) and the target's "
+                f"z − m are one number a position each. Three small collectives, {size(sent)} of payload; "
+                f"all logits would be {size(logits)}.", found[0].index, COMBINE, focus="gate")
 
 
 def whose_target(guide: TrainingGuide) -> Card | None:
@@ -156,10 +157,10 @@ def weights_stay(guide: TrainingGuide) -> Card | None:
     sync = guide.first
     if sync is None or guide.ranks == 1:
         return None
-    return card("dW stays at home", "A weight's gradient is dyᵀ x, summed over all positions. Of the one a rank has "
-                "the part that its shard needs, of the other the whole: so the gradient of a shard is a shard, on the "
-                "rank that holds it. Nothing is sent, whatever the size of the "
-                "model.", sync.index, AFTER, focus="weights")
+    return card("dW stays at home", "A weight's gradient is dyᵀ x, summed over all positions. A column cut makes a "
+                "rank's own dy from the whole x, a row cut reads its own x and gets the whole dy: either way a rank "
+                "has what its shard's gradient needs. Nothing is sent, whatever the size of the model.",
+                sync.index, AFTER, focus="weights")
 
 
 def copies(guide: TrainingGuide) -> Card | None:
@@ -168,7 +169,7 @@ def copies(guide: TrainingGuide) -> Card | None:
         return None
     return card("Copies owe each other a sum", f"{guide.model['kv_heads']} kv heads on {guide.ranks} ranks: some are "
                 "held twice, and each holder saw its own query heads. Their gradients are terms of a sum, paid once a "
-                f"step for all layers in one buffer of {size(sync.payload)}; after it the copies stay equal for ever.",
+                f"step in one buffer of all kv heads, {size(sync.payload)}; after it the copies stay equal for ever.",
                 sync.index, COMBINE, focus="gate")
 
 

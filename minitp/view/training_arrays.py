@@ -46,7 +46,7 @@ def training_slots(arrays: "SyncArrays", sync: int) -> list[Slot]:
     if part == "norm":
         return found + _update(arrays, sync)
     if part == "copies":
-        return found + _gradients(arrays, sync, "layers.0.attention", "k", "v")
+        return _with_several_terms(found) + _gradients(arrays, sync, "layers.0.attention", "k", "v")
     if part == "d_head":
         return found + _logits(arrays, sync, site) + _gradients(arrays, sync, *_head_matrix(arrays))
     layer = int(site.split(".")[1])
@@ -61,6 +61,12 @@ def training_slots(arrays: "SyncArrays", sync: int) -> list[Slot]:
         found += arrays.inner(sync, f"{at}.mlp", names, axis=arrays.held_columns())
         found += _gradients(arrays, sync, f"{at}.mlp", "gate", "up", "down")
     return found + _stream(arrays, sync, part, layer)
+
+
+def _with_several_terms(ends: list[Slot]) -> list[Slot]:
+    """Without the exact first number where fewer than two ranks have a term of it: it is no example of a sum."""
+    terms = [slot.matrix[-1, 0] for slot in ends if slot.name == "first"]
+    return ends if np.count_nonzero(terms) > 1 else [slot for slot in ends if slot.name not in ("first", "sum")]
 
 
 def _stream(arrays: "SyncArrays", sync: int, part: str, layer: int) -> list[Slot]:

@@ -22,7 +22,6 @@ _WORK: Mapping[str, str] = {
               "its own heads into one buffer of all kv heads, zeros where it holds none.",
     "norm": "each rank adds up the squares of its own gradients, every parameter on one rank only.",
 }
-_NEVER_ALL = "; no rank ever had all logits"
 
 
 def work(sync: SyncView) -> str:
@@ -48,6 +47,11 @@ def afterwards(reader: PlayReader, sync: SyncView, number: str) -> str:
     stream = ("every rank has the same dx, takes it back through the norm and adds dy, which came by the residual "
               "path; it feeds {}. dW = dyᵀ x of its own shards stays with each rank: nothing is sent.")
     shown = f" ({number} at the position shown)" if number else ""
+    never_all = "" if reader.ranks == 1 else "; no rank ever had all logits"
+    if is_again(sync):
+        return ("every rank has the same y again; the norm before the MLP reads it." if sync.part == "attention" else
+                f"every rank has the same y again; what the ranks kept on the way feeds the backward of layer "
+                f"{sync.layer}, which comes next.")
     if sync.part == "d_head":
         return ("every rank has the gradient of all logits: what its own columns of the table met." if sync.site ==
                 "head" and sync.before != "partial" else f"every rank has the same dx; through the last norm it feeds "
@@ -57,7 +61,7 @@ def afterwards(reader: PlayReader, sync: SyncView, number: str) -> str:
     return {
         "loss.max": "every rank subtracts the same m, so that no exponential overflows.",
         "loss.sum": "every rank knows softmax's denominator; its own exponentials divided by it are all it needs.",
-        "loss.target": f"every rank knows the same loss, log Z − (z − m){shown}{'' if reader.ranks == 1 else _NEVER_ALL}.",
+        "loss.target": f"every rank knows the same loss, log Z − (z − m){shown}{never_all}.",
         "d_mlp": stream.format(f"the attention of layer {sync.layer}"),
         "d_attention": stream.format(below), "d_block": stream.format(below),
         "copies": "every holder of a copy has the same gradient, so the copies stay equal.",
@@ -72,10 +76,15 @@ def _block(reader: PlayReader, layer: int, part: str) -> str:
 
 def again(sync: SyncView) -> str:
     """Of a forward sync inside the backward pass: why it is there."""
-    return ("once more, as only the block's input was kept: " if sync.phase == "backward"
-            and sync.part in ("attention", "mlp", "block") else "")
+    return "forward again (recomputed), as only the block's input was kept: " if is_again(sync) else ""
+
+
+def is_again(sync: SyncView) -> bool:
+    """Whether a sync is of a forward pass that is made once more inside a backward one."""
+    return sync.phase == "backward" and sync.part in ("attention", "mlp", "block")
 
 
 def part_name(sync: SyncView) -> str:
-    return {"mlp": "MLP", "block": "attention + MLP", "other": plain(sync.site, 60)}.get(
+    name = {"mlp": "MLP", "block": "attention + MLP", "other": plain(sync.site, 60)}.get(
         sync.part, PART_NAMES.get(sync.part, sync.part))
+    return f"{name}, forward again (recomputed)" if is_again(sync) else name

@@ -20,6 +20,7 @@ from minitp.view.notes import notes
 from minitp.view.packing import LONGEST, Strings, base64_of
 from minitp.view.slots import Layouts
 from minitp.view.source import line_of
+from minitp.view.step_words import learns, losses
 from minitp.view.steps import Steps
 from minitp.view.sync_arrays import SyncArrays, detail_of
 from minitp.view.tour import tour
@@ -60,7 +61,8 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None,
         run["notes"].append(f"Of the prompt the last {len(prompt):,} of {len(words.prompt):,} tokens are shown.")
     made = {
         "format": FORMAT, "version": VERSION, "run": run, "strings": strings.table, "shapes": shapes,
-        "passes": _passes(shown, words, strings, bool(steps.passes.micro_batch.max(initial=0) > 0)),
+        "passes": _passes(shown, words, strings, bool(steps.passes.micro_batch.max(initial=0) > 0))
+                  | {"loss": losses(steps, shown), "learns": [strings.number(text) for text in learns(shown, words)]},
         "prompt": prompt, "pieces": words.by_id(_mentioned(shown, shown_passes, words)),
         "syncs": columns, "times": base64_of(_times(shown), "<i4"),
         "layouts": layouts.table, "blob": layouts.blob.text(),

@@ -1,5 +1,6 @@
 """Watch of a training run, in a real browser: scenes are drawn, words are Python's, the backward runs to the left."""
 import re
+from math import log
 
 import pytest
 
@@ -90,6 +91,10 @@ def test_the_loss_stands_in_the_picture_with_its_numbers(drawn, step_play):  # n
     words = page.evaluate("[...svg.querySelectorAll('text')].map(node => node.textContent)")
     said = next(word for word in words if word.startswith("loss = log "))
     assert float(said.split(" = ")[-1]) == pytest.approx(reader.slots(k)["loss", -1].numbers[0, 0], rel=0.006)
+    total, target, loss = map(float, re.fullmatch(r"loss = log (\S+) − \(?(\S+?)\)? = (\S+)", said.replace(
+        "(−", "(-")).groups())
+    digits = len(said.split(".")[-1])
+    assert round(log(total) - target, digits) == pytest.approx(loss, abs=1e-9)  # of the numbers as they are shown
     owner = int(reader.slots(k)["owner", -1].numbers[0, 0])
     assert [word for word in words if word in ("adds 0", "has its logit")] == [
         "has its logit" if rank == owner else "adds 0" for rank in range(4)]
@@ -102,7 +107,13 @@ def test_the_loss_stands_in_the_picture_with_its_numbers(drawn, step_play):  # n
 
 def test_the_strip_shows_passes_by_step(watch, step_play):
     page = watch(step_play)
-    assert page.locator(".tokens .step").all_text_contents() == ["step 1", "step 2"]
+    losses = [loss for loss, first in zip(step_play["passes"]["loss"], step_play["passes"]["learns"], strict=True)
+              if step_play["strings"][first]]
+    said = page.locator(".tokens .step").all_text_contents()
+    assert len(said) == len(losses) == 2
+    for step, (text, loss) in enumerate(zip(said, losses, strict=True), 1):
+        assert re.fullmatch(rf"step {step} · loss {loss:.3f} · shown: “.+” → “.+”", text)
+    assert page.get_attribute('[data-act="token-next"]', "title") == "One pass on (Shift+Right)"
     assert page.locator(".chip.new span").all_text_contents() == ["forward", "backward ←", "optimizer"] * 2
     assert page.text_content('[data-act="token-next"]') == "pass ▸"
     assert press(page, "Shift+ArrowRight")["token"] == "1" and "backward ←" in page.text_content(".where")

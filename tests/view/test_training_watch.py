@@ -13,6 +13,7 @@ from minitp.view.text import caption, pass_name, place
 from minitp.view.watch import play
 from tests.families import FAMILIES
 from tests.train.training_runs import traced
+from tests.view.test_text import TRACES
 from tests.view.view_runs import read
 
 RUNS = {
@@ -94,7 +95,7 @@ def test_the_loss_that_is_shown_is_made_of_the_numbers_beside_it(name):
         assert slots["out", -1].numbers[0, 0] == pytest.approx(np.log(exps[target]), rel=1e-3, abs=1e-4)
         assert slots["loss", -1].numbers[0, 0] == pytest.approx(np.log(total / exps[target]), rel=1e-3, abs=1e-4)
         assert target in cut.of(int(slots["owner", -1].numbers[0, 0]))
-        assert f"log Z − z ({slots['loss', -1].numbers[0, 0]:.3g} at" in caption(reader, sync.index, 3)
+        assert f"log Z − (z − m) ({slots['loss', -1].numbers[0, 0]:.3g} at" in caption(reader, sync.index, 3)
         head = next(s for s in syncs(reader, "d_head") if s.index > sync.index)
         gradient = np.concatenate([drawn.numbers[0] for (slot, _), drawn in reader.slots(head.index).items()
                                    if slot == "dlogits"])
@@ -147,7 +148,7 @@ def test_the_norm_is_that_of_every_gradient_once():
     slots = reader.slots(sync.index)
     assert {"dW q", "dW down", "first moment", "second moment", "change"} <= {name for name, _ in slots}
     copies = syncs(reader, "copies")[0]
-    assert copies.index == sync.index - 1 and "zeros elsewhere" in caption(reader, copies.index, 0)
+    assert copies.index == sync.index - 1 and "zeros where it holds none" in caption(reader, copies.index, 0)
 
 
 @every_run
@@ -161,7 +162,8 @@ def test_captions_say_who_sends_nothing(name):
             assert ("dx[0] = " in said[2]) == (reader.ranks > 1)
             assert ("the embedding" in said[3]) == (sync.layer == 0 and sync.part != "d_mlp")
         if sync.phase == "backward" and sync.part in ("attention", "mlp"):
-            assert "once more" in said[0]
+            assert "forward again (recomputed)" in said[0] and "forward again (recomputed)" in place(reader, k)
+            assert "the same y again" in said[3]
         assert place(reader, k).endswith(f"sync point {sync.number} of {sync.of}")
 
 
@@ -229,3 +231,19 @@ def test_the_recomputed_syncs_are_counted_among_the_backward_s():
     beads = next(card for card in read(run("recomputed")).play["tour"] if card["focus"] == "beads")
     assert "; its 2 micro-batches each take both" in read(run("recomputed")).play["tour"][0]["text"]
     assert beads["choices"][beads["answer"]] == "9" and "the forward's again" in beads["reveal"]
+
+
+def test_each_pass_knows_its_steps_loss_and_the_words_shown():
+    made = play(Trace.read(TRACES / "tiny-training-4-ranks.json.gz"))
+    first, second = Trace.read(TRACES / "tiny-training-4-ranks.json.gz").run["losses"]
+    assert made["passes"]["loss"] == [first] * 3 + [second] * 3
+    said = [made["strings"][i] for i in made["passes"]["learns"]]
+    assert all(re.fullmatch("“.+” → “.+”", text) for text in said[::3]) and said[1] == said[2] == ""
+    assert set(play(run("recomputed"))["passes"]["loss"]) == {None}             # a trace without losses
+
+
+def test_copies_show_a_sum_of_several_terms_or_none():
+    reader = read(run("uneven heads"))
+    slots = reader.slots(syncs(reader, "copies")[0].index)
+    terms = [slots["first", rank].numbers[0, 0] for rank in range(reader.ranks) if ("first", rank) in slots]
+    assert not terms or np.count_nonzero(terms) > 1

@@ -80,16 +80,14 @@ function equation(model, sync) {
   const first = kept.filter(slot => slot && slot.cols);
   const sum = sync.slot("sum", -1);
   if (sync.before !== "partial" || first.length < 2 || !sum || !sum.cols) return "";
-  const numbers = first.map(slot => slot.at(0, 0)), name = trainingSymbol(sync);
-  const said = sync.site === "loss.sum" ? fourDecimals : signed, result = said(sum.at(0, 0));
-  if (sync.op === "all_reduce_max") return ` ${name} = the largest of ${numbers.map(signed).join(", ")} = ${result}.`;
-  const terms = numbers.map(x => x < 0 ? `(${said(x)})` : said(x));
-  return ` ${name} = ${terms.join(" + ")} = ${result}.`;
-}
-
-// Four decimals: the sum of exponentials is often just above 1, and its log is the loss.
-function fourDecimals(x) {
-  return x.toFixed(4).replaceAll("-", "−");
+  const numbers = first.map(slot => slot.at(0, 0)), name = trainingSymbol(sync), total = sum.at(0, 0);
+  if (sync.op === "all_reduce_max") {
+    return ` ${name} = the largest of ${numbers.map(signed).join(", ")} = ${signed(total)}.`;
+  }
+  const decimals = Math.max(equationDecimals(numbers, total), sync.site === "loss.sum" ? Z_DECIMALS : 0);
+  const said = x => Number.isFinite(x) ? numberWords(x, decimals) : signed(x);
+  const terms = numbers.map(said).map(text => text.startsWith("−") ? `(${text})` : text);
+  return ` ${name} = ${terms.join(" + ")} ${addsUp(numbers, total, decimals) ? "=" : "≈"} ${said(total)}.`;
 }
 
 // Three digits, with the minus sign of the picture.

@@ -57,7 +57,14 @@ function createControls(root, parts, model, act) {
   parts.lanes.replaceChildren(...lanes);
   setHidden(buttons.tour, !model.tour.length);
   if (model.trains) {
-    for (const [name, text] of [["token-back", "◂ pass"], ["token-next", "pass ▸"]]) setText(buttons[name], text);
+    const named = [["token-back", "◂ pass", "One pass back (Shift+Left)"],
+      ["token-next", "pass ▸", "One pass on (Shift+Right)"]];
+    for (const [name, text, title] of named) {
+      setText(buttons[name], text);
+      buttons[name].title = title;
+    }
+    setAttribute(parts.tokens, "aria-label", "Passes, by step");
+    setAttribute(root, "aria-label", "Watch a training step: sync point by sync point");
   }
   const hasToggle = Array.from({ length: model.n }, (_, k) => k).some(k => model.sync(k).slot("act", -1));
 
@@ -71,6 +78,7 @@ function createControls(root, parts, model, act) {
     for (const speed of [1, 2, 4]) setAttribute(buttons[`speed-${speed}`], "aria-pressed", state.speed === speed);
     setAttribute(buttons.cut, "aria-pressed", state.cut === 1);
     setHidden(buttons.toggle, !hasToggle);
+    buttons.toggle.disabled = !model.sync(state.sync).slot("act", -1);
     for (const name of ["back", "home"]) buttons[name].disabled = state.sync === 0;
     for (const name of ["next", "end"]) buttons[name].disabled = state.sync === model.n - 1;
     if (state.card !== null) {

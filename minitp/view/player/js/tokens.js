@@ -20,7 +20,7 @@ function createTokens(strip, model, act) {
     const isTraining = TRAINING.has(pass.phase);
     if (isTraining && pass.step !== step) {
       step = pass.step;
-      strip.append(element("span", { class: "step" }, `step ${step + 1}`));
+      strip.append(element("span", { class: "step" }, stepWords(model, pass)));
     }
     if (pass.phase === "load") made.writes = chip(pass, "load", "load", "Loading: each rank gets its slice");
     if (pass.phase === "prefill") made.reads = model.prompt.map(word => chip(pass, word, "prompt"));
@@ -55,6 +55,13 @@ function createTokens(strip, model, act) {
 function scrollInto(strip, node) {
   const top = node.offsetTop - strip.offsetTop, bottom = top + node.offsetHeight;
   if (top < strip.scrollTop || bottom > strip.scrollTop + strip.clientHeight) strip.scrollTop = top - 8;
+}
+
+// A step, its mean loss, and the word that is shown of its text with the one that it should predict, where known.
+function stepWords(model, { step, loss }) {
+  const { learns } = model.passes.find(pass => pass.step === step && pass.learns) ?? {};
+  const known = [`step ${step + 1}`, loss === null ? "" : `loss ${loss.toFixed(3)}`, learns ? `shown: ${learns}` : ""];
+  return known.filter(Boolean).join(" · ");
 }
 
 // forward, backward ←, optimizer; numbered where a step has several micro-batches.

@@ -41,6 +41,11 @@ function trainingAfter(model, sync) {
   const stream = to => "every rank has the same dx, takes it back through the norm and adds dy, which came by the "
     + `residual path; it feeds ${to}. dW = dyᵀ x of its own shards stays with each rank: nothing is sent.`;
   const shown = number ? ` (${number} at the position shown)` : "";
+  if (isAgain(model, sync)) {
+    return sync.part === "attention" ? "every rank has the same y again; the norm before the MLP reads it."
+      : "every rank has the same y again; what the ranks kept on the way feeds the backward of layer "
+        + `${sync.layer}, which comes next.`;
+  }
   if (sync.part === "d_head") {
     return sync.site === "head" && sync.before !== "partial"
       ? "every rank has the gradient of all logits: what its own columns of the table met."
@@ -71,6 +76,10 @@ function trainingResult({ part, slot }) {
 
 // Of a forward sync inside the backward pass: why it is there.
 function againWords(model, sync) {
-  return model.passes[sync.pass].phase === "backward" && ["attention", "mlp", "block"].includes(sync.part)
-    ? "once more, as only the block's input was kept: " : "";
+  return isAgain(model, sync) ? "forward again (recomputed), as only the block's input was kept: " : "";
+}
+
+// Whether a sync is of a forward pass that is made once more inside a backward one.
+function isAgain(model, sync) {
+  return model.passes[sync.pass].phase === "backward" && ["attention", "mlp", "block"].includes(sync.part);
 }

@@ -185,14 +185,14 @@ function gradientEnd(kit) {
   const row = (label, block) => labelled(kit, label, block, 40);
   const rows = (rank) => [
     row("dx", out(rank)),
-    row("+ dy", kit.vec("dy", rank, { state: "whole", when: after(0, 0.4), symbol: "dy, by the residual path" })),
-    row("= dy′", kit.vec("next", rank, { state, when: after(0.4, 0.8), symbol: "dy of the part below" })),
+    row("dy", kit.vec("dy", rank, { state: "whole", when: after(0, 0.4), symbol: "dy, by the residual path" })),
+    row("dy′", kit.vec("next", rank, { state, when: after(0.4, 0.8), symbol: "dy′ = norm′(dx) + dy: dy of the part below" })),
   ];
   const lane = (rank) => (streams ? stackOf(rows(rank).slice(0, level.outlines ? 1 : 3), 6) : stackOf([out(rank)]));
   return {
     gate: { kind: "sum", symbol: "dx", word: "adds: f" },
     result: {
-      symbol: streams && !level.outlines ? "norm′(dx) + dy" : "dx", short: "dx", focus: "result",
+      symbol: streams && !level.outlines ? "dy′ = norm′(dx) + dy" : "dx", short: "dx", focus: "result",
       shape: shapeWords(sync.shape), lanes: ranks.map(lane), state: "whole: same on every rank",
     },
     feeds: feedsWords(kit),

@@ -90,7 +90,9 @@ function beforeInto(parent, kit, spec, act, width) {
 
 /** Who waits for whom, where the terms of the sum aren't known. */
 function gateWordsInto(parent, kit, spec, width) {
-  textInto(parent, kit.look, 0, 14, "The numbers of this sum were not kept: shapes only.", { room: width });
+  const kept = kit.sync.slot("in", 0) ? "Of a number with several terms only the largest of its block was kept."
+    : "The numbers of this sum were not kept: shapes only.";
+  textInto(parent, kit.look, 0, 14, kept, { room: width });
   return { height: 72, frame: gateSentenceInto(parent, kit, spec, width, 34).frame };
 }
 

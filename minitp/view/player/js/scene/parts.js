@@ -46,7 +46,7 @@ function shardColumn(kit, symbol, stage, o = {}) {
 /** After a sum: y on every rank, the residual added, and what it feeds. */
 function sumEnd(kit, symbol) {
   const { sync, ranks, level } = kit, state = sync.broken ? "partial" : "whole";
-  const streams = ["attention", "mlp", "block"].includes(sync.part) && !level.bare;
+  const streams = ["attention", "mlp", "block"].includes(sync.part) && !level.bare && !isAgain(kit.model, sync);
   const after = (from, to) => (at) => (at.moment.phase < AFTER ? 0 : between(at.moment.feed, from, to));
   const out = (rank) => kit.vec("out", rank, { state, when: (at) => at.release, symbol, kind: "out" });
   const row = (label, block) => labelled(kit, label, block, 32);
@@ -95,6 +95,7 @@ function feedsWords(kit) {
   const { sync, config } = kit, { part, layer } = sync, block = config.parallel_block ? "block" : "attention of layer";
   const below = config.parallel_block ? "block" : "MLP of layer";
   if (part === "embedding") return `norm → ${block} 0`;
+  if (isAgain(kit.model, sync) && part !== "attention") return `the backward of layer ${layer}`;
   if (part === "attention") return `norm → MLP of layer ${layer}`;
   if (part === "d_mlp") return `attention of layer ${layer}`;
   if (part === "d_attention" || part === "d_block") {
