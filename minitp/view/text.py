@@ -143,7 +143,8 @@ def equation(reader: PlayReader, sync: SyncView) -> str:
     total = slots.get(("sum", -1))
     if sync.before != "partial" or len(first) < 2 or total is None or not total.numbers.size or sync.broken:
         return ""
-    name, result = training_text.symbol(sync), float(total.numbers[0, 0])
+    entry = int(slots["entry", -1].numbers[0, 0]) if ("entry", -1) in slots else 0
+    name, result = training_text.symbol(sync, entry), float(total.numbers[0, 0])
     if sync.op == "all_reduce_max":
         return f" {name} = the largest of {', '.join(map(number, first.values()))} = {number(result)}."
     least = Z_DECIMALS if sync.site == "loss.sum" else 0

@@ -64,9 +64,23 @@ def training_slots(arrays: "SyncArrays", sync: int) -> list[Slot]:
 
 
 def _with_several_terms(ends: list[Slot]) -> list[Slot]:
-    """Without the exact first number where fewer than two ranks have a term of it: it is no example of a sum."""
-    terms = [slot.matrix[-1, 0] for slot in ends if slot.name == "first"]
-    return ends if np.count_nonzero(terms) > 1 else [slot for slot in ends if slot.name not in ("first", "sum")]
+    """The ends with an example of several terms: `first` and `sum` are of one number, `entry` is its place.
+
+    Most numbers have one term alone, which is no example of a sum. Where no other is known exactly, none is given.
+    """
+    exact = [slot for slot in ends if slot.exact]
+    known = {slot.rank: slot.matrix[-1] for slot in exact if slot.name == "first"}
+    known |= {slot.rank: slot.matrix[-1] for slot in exact if slot.name == "in"}
+    least = min((len(row) for row in known.values()), default=0)
+    several = np.flatnonzero(sum((row[:least] != 0).astype(int) for row in known.values()) > 1) if least else np.array([])
+    found = [slot for slot in ends if slot.name not in ("first", "sum")]
+    if not len(several):
+        return found
+    at, whole = int(several[0]), {slot.name for slot in exact}
+    names = {"in" if "in" in whole else "first": "first", "out" if "out" in whole else "sum": "sum"}
+    found += [replace(slot, name=names[slot.name], matrix=slot.matrix[-1:, at:at + 1])
+              for slot in exact if slot.name in names]
+    return [*found, Slot("entry", -1, np.array([[at]], float), True, (1,))]
 
 
 def _stream(arrays: "SyncArrays", sync: int, part: str, layer: int) -> list[Slot]:

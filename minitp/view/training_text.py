@@ -35,11 +35,11 @@ def work(sync: SyncView) -> str:
             if sync.site == "head.input" else "each rank has the gradient of its own logits: softmax − target.")
 
 
-def symbol(sync: SyncView) -> str:
-    """What the equation of a sync is about."""
+def symbol(sync: SyncView, entry: int) -> str:
+    """What the equation of a sync is about; `entry`: which number of its array, where it is one of several."""
     if sync.part == "loss":
         return {"loss.sum": "Z", "loss.target": "z − m"}.get(sync.site, "m")
-    return {"norm": "Σ g²", "copies": "dW[0]"}.get(sync.part, "dx[0]" if sync.part.startswith("d_") else "y[0]")
+    return {"norm": "Σ g²", "copies": f"dW[{entry}]"}.get(sync.part, "dx[0]" if sync.part.startswith("d_") else "y[0]")
 
 
 def afterwards(reader: PlayReader, sync: SyncView, number: str) -> str:

@@ -7,7 +7,7 @@ function createTour(parts, model, act) {
     if (!choice) return;
     chosen.set(act.state().card, Number(choice.dataset.choice));
     const { sync, card } = act.state(), asked = model.tour[card];
-    if (asked?.t === 0 && asked.sync === sync) act({ type: "seek", phase: asked.phase, t: 1 });  // shows the answer
+    if (asked?.t === 0 && asked.sync === sync) act({ type: "seek", phase: asked.phase + 1, t: 1 });  // shows the answer
     act.draw();
   }, { signal: act.signal });
 

@@ -29,10 +29,13 @@ function trainingWork(sync) {
     : "each rank has the gradient of its own logits: softmax − target.";
 }
 
+// Which number of its array the equation of a sync is about.
+const entryOf = slot => slot("entry", -1)?.cols ? slot("entry", -1).at(0, 0) : 0;
+
 // What the equation of a sync is about.
-function trainingSymbol({ part, site }) {
+function trainingSymbol({ part, site, slot }) {
   if (part === "loss") return { "loss.sum": "Z", "loss.target": "z − m" }[site] || "m";
-  return { norm: "Σ g²", copies: "dW[0]" }[part] || (part.startsWith("d_") ? "dx[0]" : "y[0]");
+  return { norm: "Σ g²", copies: `dW[${entryOf(slot)}]` }[part] || (part.startsWith("d_") ? "dx[0]" : "y[0]");
 }
 
 function trainingAfter(model, sync) {

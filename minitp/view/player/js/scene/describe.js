@@ -20,13 +20,14 @@ function stageWords(sync, moment) {
   return sync.after ? `Afterwards it is ${sync.after}.` : "It is over.";
 }
 
-/** The equation of element 0, where its terms are known. */
+/** The equation of one element, where its terms are known. */
 function sumWords(sync, moment) {
   if (sync.before !== "partial" || moment.phase < COMBINE || sync.broken) return "";
-  const values = sync.times.map((_, rank) => termValue(sync, rank, 0)), sum = sumValue(sync, 0);
+  const index = entryOf(sync.slot), sum = sumValue(sync, index);
+  const values = sync.times.map((_, rank) => termValue(sync, rank, index));
   if (sum === null || values.some((value) => value === null)) return "";
   if (sync.op === "all_reduce_max") return `The largest: ${numberWords(sum, decimalsFor(values))}.`;
   const decimals = equationDecimals(values, sum), sign = addsUp(values, sum, decimals) ? "=" : "≈";
   const terms = values.map((value) => numberWords(value, decimals)).join(" + ");
-  return `Element 0: ${terms} ${sign} ${numberWords(sum, decimals)}.`;
+  return `Element ${index}: ${terms} ${sign} ${numberWords(sum, decimals)}.`;
 }

@@ -90,7 +90,7 @@ function beforeInto(parent, kit, spec, act, width) {
 
 /** Who waits for whom, where the terms of the sum aren't known. */
 function gateWordsInto(parent, kit, spec, width) {
-  const kept = kit.sync.slot("in", 0) ? "Of a number with several terms only the largest of its block was kept."
+  const kept = kit.sync.slot("in", 0) ? "Cells are block maxima: of no number with several terms the exact ones were kept."
     : "The numbers of this sum were not kept: shapes only.";
   textInto(parent, kit.look, 0, 14, kept, { room: width });
   return { height: 72, frame: gateSentenceInto(parent, kit, spec, width, 34).frame };
@@ -131,6 +131,6 @@ function gateSentence(kit, spec, moment) {
   if (moment.phase <= COMBINE) return `All are here. The payload is ${size(sync.payload)}: the whole array, once.`;
   const held = kind === "cut" ? "its own part of the sum" : `the same whole ${symbol}`;
   const feeds = spec.feeds ? `; it feeds: ${spec.feeds}` : "";
-  const maxima = sync.slot("in", 0)?.kind === "u8" ? ` Cells are block maxima; ${symbol}[0] is exact.` : "";
+  const maxima = sync.slot("in", 0)?.kind === "u8" && sync.slot("sum", -1) ? ` Cells are block maxima; ${symbol}[0] is exact.` : "";
   return `Now every rank holds ${held}${feeds}.${maxima}`;
 }

@@ -4,17 +4,20 @@ const FOOT_HIGH = 48;                   // px below the lanes, where the terms c
 const TERM_HIGH = 24;
 
 /** The exact element `index` of a rank's input, its last row; null where only maxima are known. */
-const termValue = (sync, rank, index) => elementOf(sync.slot("in", rank), sync.slot("first", rank), index);
+const termValue = (sync, rank, index) => elementOf(sync.slot("in", rank), sync.slot("first", rank),
+  index, entryOf(sync.slot));
 
 /** The exact element of the result: of rank 0's part where it was cut after the sum. */
 function sumValue(sync, index) {
   const out = sync.slot("out", -1) ?? (sync.op === "reduce_scatter" ? sync.slot("out", 0) : null);
-  return elementOf(out, sync.slot("sum", -1), index);
+  return elementOf(out, sync.slot("sum", -1), index, entryOf(sync.slot));
 }
 
-function elementOf(whole, first, index) {
+/** `first` begins with the element `begin`. */
+function elementOf(whole, first, index, begin) {
   if (whole?.kind === "f32" && index < whole.cols && whole.rows) return whole.at(whole.rows - 1, index);
-  return first?.rows && index < first.cols ? first.at(first.rows - 1, index) : null;
+  const at = index - begin;
+  return first?.rows && at >= 0 && at < first.cols ? first.at(first.rows - 1, at) : null;
 }
 
 /** Whether numbers come together in it: added, or the largest taken. */

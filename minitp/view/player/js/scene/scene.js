@@ -48,11 +48,11 @@ function createScene(svg, model, host) {
   return { draw, prepare, describe: (state) => describeMoment(model, state), destroy };
 }
 
-/** The element that the equation is about: the pinned one, where its exact terms are known; else 0. */
+/** The element that the equation is about: the pinned one, where its exact terms are known; else the example. */
 function pickedIndex(sync, { pinned }) {
   const index = pinned?.kind === "term" || pinned?.kind === "out" ? pinned.index : 0;
-  if (!Number.isInteger(index) || index <= 0) return 0;
-  return sync.times.every((_, rank) => termValue(sync, rank, index) !== null) ? index : 0;
+  if (!Number.isInteger(index) || index <= 0) return entryOf(sync.slot);
+  return sync.times.every((_, rank) => termValue(sync, rank, index) !== null) ? index : entryOf(sync.slot);
 }
 
 function showPicture(svg, { root, height }, { look, width }) {
