@@ -47,7 +47,9 @@ def train(
                                          show_default="tiny")] = None,
         ranks: RanksOption = None,
         world: WorldOption = World.auto,
-        steps: Annotated[int | None, opt("Steps of the optimizer, in all.", show_default="200")] = None,
+        steps: Annotated[int | None, opt("Steps of the optimizer, in all. With --resume another number changes the "
+                                         "rates of the steps to come: they are those of a run of that length.",
+                                         show_default="200")] = None,
         resume: Annotated[bool, opt("Go on from the last checkpoint of the run in --out.", "--resume")] = False,
         text: Annotated[str | None, opt("A text file, a folder of them, or pydoc_data.topics: Python's own language "
                                         "reference.", panel=DATA, show_default="pydoc_data.topics")] = None,

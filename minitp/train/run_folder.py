@@ -4,12 +4,17 @@ from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.files import replacing
+from minitp.train.checkpoint import folder_name
 from minitp.train.config import TrainConfig, merged, read_toml
 from minitp.train.log import FILE as LOG
 
 SETTINGS = "train.toml"
 CHANGEABLE = {"train": ("steps", "micro_batches", "recompute"), "cut": ("embedding", "cut"), "run": None}
-"""What a run that goes on may do otherwise without learning otherwise; of [run] all."""
+"""What a run that goes on may do otherwise; of [run] all.
+
+Only `steps` makes it learn otherwise: the rate falls over all steps, and a warm-up that was left out is a tenth of
+them, so that from here on it takes the rates of a run of the new length, and those done keep the old one's.
+"""
 
 
 def folder_of(asked: dict[str, Any]) -> Path:
@@ -53,6 +58,13 @@ def resumed(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
                                   f"{stored[section].get(key)!r}, not {values.get(key)!r}, and would no longer be that "
                                   "run; another can start from its checkpoint: --model CHECKPOINT --out FOLDER")
     return whole
+
+
+def check_steps(folder: Path, done: int, steps: int) -> None:
+    """Refuse that a run be shorter than what is done of it: its settings would no longer say what it learned."""
+    if steps < done:
+        raise ConfigError(f"--resume: the run in {folder} has done {done:,} steps ({folder_name(done)}), and would be "
+                          f"one of {steps:,}; --steps takes {done:,} or more. A shorter run is another: --out FOLDER")
 
 
 def spelled_out(config: TrainConfig) -> dict[str, dict[str, Any]]:

@@ -41,6 +41,13 @@ def train(*words: str) -> str:
     return minitp("train", "--text", "text.txt", *SMALL, *words)
 
 
+def told(*words: str) -> str:
+    """What a run says beside its output."""
+    result = CliRunner().invoke(app, ["train", "--text", "text.txt", *SMALL, *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stderr
+
+
 def refusal(*words: str) -> str:
     with pytest.raises(MinitpError) as error:
         train(*words)
@@ -107,6 +114,19 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path):
     assert len(run) == 7 and run[:6] == whole[:6] and run[6] == pytest.approx(whole[6], abs=1e-9)
     kinds = [row["kind"] for row in read_log(tmp_path / "run")]
     assert kinds.count("resume") == 1 and kinds.count("end") == 1
+
+
+def test_a_run_of_another_length_takes_its_rates_and_says_so(tmp_path):
+    train("--steps", "6", "--ranks", "1", "--out", "run", "--set", "optimizer.warmup=2")
+    settings = (tmp_path / "run/train.toml").read_text()
+    assert "has done 6 steps (step-00000006), and would be one of 3; --steps takes 6 or more" in refusal(
+        "--resume", "--steps", "3", "--out", "run", "--ranks", "2")
+    assert (tmp_path / "run/train.toml").read_text() == settings
+    said = told("--resume", "--steps", "8", "--out", "run", "--ranks", "2")
+    rates = [row["rate"] for row in read_log(tmp_path / "run") if row["kind"] == "step"]
+    assert rates[5] == rates[7] == 0 < rates[6]
+    assert f"ends at step 8, not 6: the rate goes from {rates[6]:.3g} in step 7 to 0 in step 8. It was 0 in" in said
+    assert "schedule" not in told("--resume", "--out", "run", "--ranks", "1")
 
 
 def test_steps_that_are_not_finite_are_skipped_and_end_the_run_without_a_checkpoint(tmp_path):
