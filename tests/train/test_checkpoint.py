@@ -10,7 +10,7 @@ import pytest
 
 from minitp.checkpoint import open_checkpoint
 from minitp.checkpoint.safetensors import read_manifest
-from minitp.errors import ConfigError, SaveError
+from minitp.errors import ConfigError, NumericsError, SaveError
 from minitp.placement import Placement
 from minitp.train.checkpoint import checkpoints, save
 from minitp.train.optimizer import AdamW
@@ -230,6 +230,25 @@ def unstorable(comm, run):
 def test_a_model_without_such_a_folder_is_refused_by_all_ranks(tmp_path):
     run_threads(unstorable, 3, run=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def saves_spoilt(comm, run, dtype):
+    """The last rank's part of one matrix holds an infinity."""
+    placement = Placement(LLAMA, comm.size)
+    weights = weights_of(placement, comm.rank, dtype=DTYPES[dtype])
+    array, rows = placement.homes(comm.rank)["layers.0.mlp.down.weight"]
+    if comm.rank == comm.size - 1:
+        weights[array.name][rows][0, -1] = np.inf
+    with pytest.raises(NumericsError, match=r"layers.0.mlp.down.weight isn't finite.*no checkpoint"):
+        save(run, 4, placement, weights, AdamW(weights, bf16=dtype == "bf16"), comm, keep=1)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bf16"])
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, dtype):
+    run_threads(trained, 2, run=tmp_path, family="llama", dtype=dtype)
+    run_threads(saves_spoilt, 3, run=tmp_path, dtype=dtype)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000003"]
+    open_training(tmp_path / "step-00000003")
 
 
 def fails_to_add(comm, run):
