@@ -66,7 +66,7 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
     with ExitStack() as stack:
         checkpoint = None
         if resume:
-            stack.enter_context(holding(folder, group))
+            stack.enter_context(holding(folder, group, _say))
             checkpoint = _newest(group, config)
         model, source, own = _model(group, config, checkpoint)
         corpus, tokenizer = _corpus(group, config, model, own, console)
@@ -75,11 +75,11 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
         prompt = group.on_root(lambda: _prompt(config, tokenizer, model.positions), site="prompt",
                                reason="tell every rank how a sample begins")
         if not resume:
-            stack.enter_context(holding(folder, group))
-        group.on_root(lambda: run_folder.create(folder, config, resume), site="folder",
+            stack.enter_context(holding(folder, group, _say))
+        done = 0 if checkpoint is None else checkpoint.step
+        group.on_root(lambda: run_folder.create(folder, config, resume, done), site="folder",
                       reason="every rank begins when the run has its folder")
         learner = _learner(group, config, model, source, checkpoint, console)
-        done = 0 if checkpoint is None else checkpoint.step
         training = Training(config, learner, corpus, _saver(config, folder, learner, corpus, tokenizer), tuple(prompt),
                             None if tokenizer is None else tokenizer.decode, done, traced(done, config.train.steps))
         yield Run(config, training, corpus, learner.model.placement, folder, resume, tokenizer)

@@ -264,13 +264,16 @@ def test_what_else_fails_leaves_nothing_either(tmp_path):
 
 
 def held(comm, run):
-    with holding(run, comm):
+    said = []
+    with holding(run, comm, said.append):
         if comm.rank == 0:
+            waits = []
             with pytest.raises(SaveError, match="another run is at work"):
-                run_threads(lambda other: holding(run, other, wait=0.1).__enter__(), 2)
+                run_threads(lambda other: holding(run, other, waits.append, wait=0.1).__enter__(), 2)
+            assert len(waits) == 1 and "another run is at work in" in waits[0]
         comm.barrier(site="test", reason="let go together")
-    with holding(run, comm, wait=5):
-        pass
+    with holding(run, comm, said.append, wait=5):
+        assert not said
 
 
 def test_one_run_at_a_time_works_in_a_folder(tmp_path):

@@ -129,6 +129,17 @@ def test_a_run_of_another_length_takes_its_rates_and_says_so(tmp_path):
     assert "schedule" not in told("--resume", "--out", "run", "--ranks", "1")
 
 
+def test_a_folder_in_the_way_of_a_checkpoint_to_come_is_met_at_the_start(tmp_path):
+    train("--steps", "2", "--ranks", "1", "--out", "run")
+    for step in (1, 5, 6):
+        (tmp_path / f"run/step-0000000{step}").mkdir()
+    more = ["--resume", "--out", "run", "--ranks", "1", "--save-every", "3"]
+    why = refusal(*more, "--steps", "6")
+    assert "run/step-00000006 is no checkpoint of this run" in why and "after step 6: move or rename it" in why
+    train(*more, "--steps", "4")
+    assert (tmp_path / "run/step-00000004/training.json").is_file() and (tmp_path / "run/step-00000005").is_dir()
+
+
 def test_steps_that_are_not_finite_are_skipped_and_end_the_run_without_a_checkpoint(tmp_path):
     """The weights of step 1 are spoilt: no checkpoint of them takes the place of a good one."""
     why = refusal("--steps", "3", "--rate", "1e30", "--set", "optimizer.clip=0", "--ranks", "2", "--out", "run",
