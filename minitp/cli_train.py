@@ -3,6 +3,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from minitp.cli_options import (
     CUT,
     RECORD,
@@ -102,6 +104,7 @@ def train(
     """Train a model whose matrices are cut over the ranks; every collective of it can be on record."""
     from minitp.commands.train import TrainOptions
     from minitp.commands.train import train as train_on_rank
+    from minitp.launcher.telling import INTERRUPTED
     given: dict[str, dict[str, Any]] = {
              "model": chosen_model(model), "data": {"text": text, "tokenizer": tokenizer, "vocab": vocab},
              "train": {"steps": steps, "batch": batch, "tokens": tokens, "micro_batches": micro_batches, "seed": seed,
@@ -111,8 +114,17 @@ def train(
                      "sample_every": sample_every, "sample_prompt": sample_prompt}}
     options = TrainOptions(None if config is None else str(config), plain_settings(given), tuple(set_ or ()), resume,
                            trace, values, trace_steps, show_comm, json, progress)
-    on_ranks(lambda group: train_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
-             checked=checked, recorder=options.recorder)
+    try:
+        on_ranks(lambda group: train_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
+                 checked=checked, recorder=options.recorder)
+    except KeyboardInterrupt as stop:
+        if (way := options.way_on()) is not None:
+            stop.add_note(way)
+        raise
+    except typer.Exit as end:                           # of a job of processes, which has told the rest
+        if end.exit_code == INTERRUPTED and (way := options.way_on()) is not None:
+            typer.echo(f"  {way}", err=True)
+        raise
 
 
 def chosen_model(model: str | None) -> dict[str, str]:

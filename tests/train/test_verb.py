@@ -1,7 +1,13 @@
 """`minitp train` as a user meets it: what it prints, writes and refuses; and that a run goes on as if never stopped."""
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +24,7 @@ from minitp.trace.predict_training import sync_points
 from minitp.train.log import read_log
 from minitp.train.optimizer import AdamW
 
+ROOT = Path(__file__).parents[2]
 SMALL = ["--batch", "4", "--tokens", "16", "--world", "threads", "--set", "run.evaluate_batches=1", "--set",
          "run.sample_tokens=4"]
 
@@ -138,6 +145,22 @@ def test_a_folder_in_the_way_of_a_checkpoint_to_come_is_met_at_the_start(tmp_pat
     assert "run/step-00000006 is no checkpoint of this run" in why and "after step 6: move or rename it" in why
     train(*more, "--steps", "4")
     assert (tmp_path / "run/step-00000004/training.json").is_file() and (tmp_path / "run/step-00000005").is_dir()
+
+
+@pytest.mark.parametrize("world", ["threads", pytest.param("mpi", marks=[pytest.mark.mpi, pytest.mark.slow])])
+def test_ctrl_c_says_how_to_go_on(tmp_path, world):
+    words = ["train", "--text", "text.txt", *SMALL, "--world", world, "--ranks", "2", "--steps", "99999", "--out",
+             "a run", "--save-every", "2", "--set", "run.keep=1", "--sample-every", "0", "--evaluate-every", "0"]
+    process = subprocess.Popen([sys.executable, "-m", "minitp", *words], env=os.environ | {"PYTHONPATH": str(ROOT)},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(tmp_path.glob("a run/step-*")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    last = max(tmp_path.glob("a run/step-*"))
+    assert process.returncode == 130 and said.endswith(
+        "minitp: stopped by Ctrl-C\n"
+        f"  minitp train --resume -o 'a run' goes on after step {int(last.name[5:]):,}\n")
 
 
 def test_steps_that_are_not_finite_are_skipped_and_end_the_run_without_a_checkpoint(tmp_path):
