@@ -197,6 +197,18 @@ def test_an_evaluation_takes_no_window_twice(tmp_path):
     assert 0 < evaluation["tokens"] <= start["validation_tokens"]
 
 
+def test_the_folder_of_a_run_stands_for_its_newest_checkpoint(tmp_path):
+    train("--steps", "2", "--ranks", "1", "--out", "run", "--save-every", "1")
+    words = ["generate", "--max-tokens", "2", "--json", "1 sheep"]
+    result = CliRunner().invoke(app, [*words, "-m", "run"], catch_exceptions=False)
+    assert result.stderr == "minitp: run is a training run: taking its newest checkpoint, step-00000002\n"
+    tokens = [json.loads(out)["tokens"] for out in (result.stdout, minitp(*words, "-m", "run/step-00000002"))]
+    assert tokens[0] == tokens[1]
+    train("--steps", "1", "--ranks", "1", "--out", "bare", "--save-every", "0")
+    with pytest.raises(MinitpError, match=r"bare is a training run that has no checkpoint \(yet\)"):
+        minitp(*words, "-m", "bare")
+
+
 def test_a_file_of_settings_and_options_over_it(tmp_path):
     (tmp_path / "a.toml").write_text('[train]\nsteps = 4\nseed = 7\n[model]\nlayers = 1\n[run]\nfolder = "there"\n')
     said = train("--config", "a.toml", "--steps", "2", "--set", "model.ffn=24")
