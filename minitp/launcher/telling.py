@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from minitp.errors import MinitpError
+from minitp.errors import CollectiveError, MinitpError
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -53,6 +53,11 @@ def failed_at(error: BaseException, group: "Communicator | None") -> str:
     return f"after {latest}"
 
 
+def is_about_the_request(error: BaseException) -> bool:
+    """Whether it is all the same where in a run it was raised, if every rank did: what was asked for can't be."""
+    return isinstance(error, MinitpError) and not isinstance(error, CollectiveError)
+
+
 @dataclass(frozen=True)
 class Failure:
     """An error as it will be told: the exit code, the text, and a key that equal errors of other ranks share."""
@@ -60,11 +65,14 @@ class Failure:
     text: str
     key: str
     known: bool                     # a message for the user, so most likely every rank is about to raise the same
+    alike: str = ""                 # what is said instead where every rank raised it
 
     def said_by(self, ranks: list[int], size: int) -> str:
         """The text with the ranks it is true of: the first of `ranks` speaks for all of them."""
         if size == 1 or not self.text or self.code == INTERRUPTED:
             return self.text
+        if self.alike and len(ranks) == size:
+            return self.alike
         if self.known:
             return f"{self.text}\n  on {name_ranks(ranks)}"
         lines = self.text.splitlines()
@@ -75,23 +83,26 @@ class Failure:
 
 def describe(error: BaseException, hide: str | None = None) -> Failure:
     """How `error` is told: a user's error without a traceback, any other with one (from the file `hide` on)."""
-    code, known = PROGRAM_ERROR, isinstance(error, MinitpError)
+    code, known, alike = PROGRAM_ERROR, isinstance(error, MinitpError), ""
     if isinstance(error, MinitpError):
         code = USER_ERROR
-        text = "\n  ".join([f"minitp: error: {error}", *getattr(error, "__notes__", [])])
+        text = f"minitp: error: {error}"
+        alike = text if is_about_the_request(error) else ""
+        text = "\n  ".join([text, *getattr(error, "__notes__", [])])
     elif isinstance(error, MemoryError):
         code, known = USER_ERROR, True
         what = f": {error}" if str(error) else ""
         text = (f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or shorter sequences "
                 "at once, or ranks on more machines need less")
     elif isinstance(error, KeyboardInterrupt):
-        code, text = INTERRUPTED, "minitp: stopped by Ctrl-C"
+        code, text = INTERRUPTED, "\n  ".join(["minitp: stopped by Ctrl-C", *getattr(error, "__notes__", [])])
     elif isinstance(error, SystemExit):
         code, text = _exit_code(error)
     else:
         text = "".join(traceback.format_exception(type(error), error, _from_file(error, hide))).rstrip()
     name = f"{code} {type(error).__name__}: {error}"
-    return Failure(code, text, f"{code} {blake2b(name.encode(errors='replace'), digest_size=16).hexdigest()}", known)
+    return Failure(code, text, f"{code} {blake2b(name.encode(errors='replace'), digest_size=16).hexdigest()}", known,
+                   alike)
 
 
 def _exit_code(error: SystemExit) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitp.environment import threads_per_rank, threads_set_by_user
 from minitp.errors import CollectiveError, LaunchError
-from minitp.launcher.telling import failed_at, name_ranks, position, positions
+from minitp.launcher.telling import failed_at, is_about_the_request, name_ranks, position, positions
 from minitp.launcher.world import Options, as_rank
 
 if TYPE_CHECKING:
@@ -115,10 +115,12 @@ def run_in_threads(fn: "Callable[[Communicator], Any]", size: int, options: Opti
 
 
 def _told(ranks: _Ranks) -> BaseException:
-    """The first failure, with notes: which ranks, where."""
+    """The first failure, with notes: which ranks, where; without, where all ranks refused what was asked for."""
     first, error = ranks.failures[0]
     same = sorted(rank for rank, other in ranks.failures
                   if type(other) is type(error) and str(other) == str(error))
+    if is_about_the_request(error) and len(same) == ranks.size:
+        return error
     if ranks.size > 1 and not isinstance(error, CollectiveError):        # (that names its ranks itself)
         error.add_note(", ".join(filter(None, (f"on {name_ranks(same)}", failed_at(error, ranks.groups[first])))))
         for rank, other in ranks.failures:

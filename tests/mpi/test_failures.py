@@ -92,8 +92,7 @@ def test_one_rank_meets_a_users_error():
 def test_all_ranks_meet_the_same_error(plain):
     ended = Ended("all_raise", ranks=4, plain=plain)
     assert ended.code == 2
-    assert ended.lines == ["minitp: error: 52 heads can't be cut over 8",
-                           "  after all_reduce(3 float64) at layers.0.mlp.down, call 0", "  on ranks 0-3"]
+    assert ended.lines == ["minitp: error: 52 heads can't be cut over 8"]
 
 
 def test_different_errors_are_told_once_each():
@@ -157,7 +156,7 @@ def test_another_number_of_ranks(plain):
     ended = Ended("goes_on", "four", plain=plain)
     assert ended.code == 2
     assert ended.lines[0].startswith("minitp: error: this run needs 4 ranks, got 3. Start it as `minitp run -n 4 ")
-    assert ended.lines[1:] == ["  on ranks 0-2"]
+    assert len(ended.lines) == 1
 
 
 @pytest.mark.parametrize(("rank", "told"), [(0, 1), (2, 0)])
