@@ -72,7 +72,8 @@ def _with_several_terms(ends: list[Slot]) -> list[Slot]:
     known = {slot.rank: slot.matrix[-1] for slot in exact if slot.name == "first"}
     known |= {slot.rank: slot.matrix[-1] for slot in exact if slot.name == "in"}
     least = min((len(row) for row in known.values()), default=0)
-    several = np.flatnonzero(sum((row[:least] != 0).astype(int) for row in known.values()) > 1) if least else np.array([])
+    terms = sum((row[:least] != 0).astype(int) for row in known.values())
+    several = np.flatnonzero(terms > 1) if least else np.array([])
     found = [slot for slot in ends if slot.name not in ("first", "sum")]
     if not len(several):
         return found

@@ -52,7 +52,8 @@ function readPasses(columns, string, n) {
     const number = name => finite((columns[name] || [])[index], 0);
     return {
       index, phase: text("phase"), step: number("step"), micro: finite((columns.micro || [])[index], -1),
-      text: text("text"), input: text("input"), learns: text("learns"), loss: finite((columns.loss || [])[index], null),
+      text: text("text"), input: text("input"), learns: text("learns"),
+      loss: finite((columns.loss || [])[index], null),
       first: clamp(finite(first, 0), 0, n), count: clamp(number("count"), 0, n),
       begin: number("begin"), end: number("end"),
     };

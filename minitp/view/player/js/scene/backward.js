@@ -186,7 +186,8 @@ function gradientEnd(kit) {
   const rows = (rank) => [
     row("dx", out(rank)),
     row("dy", kit.vec("dy", rank, { state: "whole", when: after(0, 0.4), symbol: "dy, by the residual path" })),
-    row("dy′", kit.vec("next", rank, { state, when: after(0.4, 0.8), symbol: "dy′ = norm′(dx) + dy: dy of the part below" })),
+    row("dy′", kit.vec("next", rank, { state, when: after(0.4, 0.8),
+      symbol: "dy′ = norm′(dx) + dy: dy of the part below" })),
   ];
   const lane = (rank) => (streams ? stackOf(rows(rank).slice(0, level.outlines ? 1 : 3), 6) : stackOf([out(rank)]));
   return {

@@ -131,6 +131,7 @@ function gateSentence(kit, spec, moment) {
   if (moment.phase <= COMBINE) return `All are here. The payload is ${size(sync.payload)}: the whole array, once.`;
   const held = kind === "cut" ? "its own part of the sum" : `the same whole ${symbol}`;
   const feeds = spec.feeds ? `; it feeds: ${spec.feeds}` : "";
-  const maxima = sync.slot("in", 0)?.kind === "u8" && sync.slot("sum", -1) ? ` Cells are block maxima; ${symbol}[0] is exact.` : "";
+  const maxima = sync.slot("in", 0)?.kind === "u8" && sync.slot("sum", -1)
+    ? ` Cells are block maxima; ${symbol}[0] is exact.` : "";
   return `Now every rank holds ${held}${feeds}.${maxima}`;
 }

@@ -45,7 +45,8 @@ function targetScene(kit) {
     columns: [{ symbol: "target", focus: "tokens", shape: "the next word", state: "whole: every rank knows it",
       lanes: ranks.map(asked) },
     numberColumn(kit, "z − m of its logit z", "partial: the logit, or 0", has)],
-    ...numberEnd(kit, { kind: "sum", symbol: "z − m", word: "adds" }, "z − m", "backward: softmax − target", lossWords(kit)),
+    ...numberEnd(kit, { kind: "sum", symbol: "z − m", word: "adds" }, "z − m", "backward: softmax − target",
+      lossWords(kit)),
     inset: [],
   };
 }
@@ -98,7 +99,7 @@ function lossWords(kit) {
   const least = decimalsFor([loss]), rounded = (x, decimals) => Number(x.toFixed(decimals));
   const isTrue = (decimals) => rounded(Math.log(rounded(Z, decimals)) - rounded(z, decimals), least)
     === rounded(loss, least);
-  const decimals = [0, 1, 2, 3].map((more) => Math.max(least, Z_DECIMALS) + more).find(isTrue) ?? least + 3;
+  const first = Math.max(least, Z_DECIMALS), decimals = [0, 1, 2, 3].map((more) => first + more).find(isTrue) ?? first;
   const words = (x) => numberWords(x, decimals);
   return `loss = log ${words(Z)} − ${z < 0 ? `(${words(z)})` : words(z)} = ${numberWords(loss, least)}`;
 }
