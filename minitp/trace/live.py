@@ -7,6 +7,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from minitp.trace.schema import Event
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from minitp.trace.file import Trace
 
 _SHAPE, _STATES, _PAYLOAD = 14, 28, 8      # columns; a longer cell takes from the reason, the last one
-_PASS, _POINTS, _SHARE = 26, 14, 12         # of a line for a pass, which fits 80 columns
+COLUMNS = 80                               # of a line for a pass, of which these are some
+_PASS, _POINTS, _SHARE = 26, 14, 12
 _SITE = {"load": 31}                       # layers.10.attention_norm.weight; else layers.10.attention.o
 
 
@@ -103,6 +105,9 @@ class ShowPasses(ShowComm):
         if self._events:
             self._say_pass()
         super().finish(trace)
+
+    def _print(self, text: str) -> None:
+        super()._print(fill(text, COLUMNS))
 
     def _say_pass(self) -> None:
         self._say(pass_line(self._events, self._since))
