@@ -17,6 +17,11 @@ def main() -> None:
         from minitp.cli import app
         try:
             app()
+        except SystemExit as end:                   # Typer turns Ctrl-C into a silent exit: it's told as elsewhere
+            stop = getattr(end.__context__, "__cause__", None)
+            if isinstance(stop, KeyboardInterrupt):
+                raise stop from None
+            raise
         except OSError as error:                    # a full disk, a folder that isn't there: no traceback would help
             raise MinitpError(re.sub(r"^\[Errno \d+\] ", "", str(error))) from error
 

@@ -3,6 +3,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from minitp.cli_options import (
     CUT,
     RECORD,
@@ -47,7 +49,9 @@ def train(
                                          show_default="tiny")] = None,
         ranks: RanksOption = None,
         world: WorldOption = World.auto,
-        steps: Annotated[int | None, opt("Steps of the optimizer, in all.", show_default="200")] = None,
+        steps: Annotated[int | None, opt("Steps of the optimizer, in all. With --resume another number changes the "
+                                         "rates of the steps to come: they are those of a run of that length.",
+                                         show_default="200")] = None,
         resume: Annotated[bool, opt("Go on from the last checkpoint of the run in --out.", "--resume")] = False,
         text: Annotated[str | None, opt("A text file, a folder of them, or pydoc_data.topics: Python's own language "
                                         "reference.", panel=DATA, show_default="pydoc_data.topics")] = None,
@@ -100,6 +104,7 @@ def train(
     """Train a model whose matrices are cut over the ranks; every collective of it can be on record."""
     from minitp.commands.train import TrainOptions
     from minitp.commands.train import train as train_on_rank
+    from minitp.launcher.telling import INTERRUPTED
     given: dict[str, dict[str, Any]] = {
              "model": chosen_model(model), "data": {"text": text, "tokenizer": tokenizer, "vocab": vocab},
              "train": {"steps": steps, "batch": batch, "tokens": tokens, "micro_batches": micro_batches, "seed": seed,
@@ -109,8 +114,17 @@ def train(
                      "sample_every": sample_every, "sample_prompt": sample_prompt}}
     options = TrainOptions(None if config is None else str(config), plain_settings(given), tuple(set_ or ()), resume,
                            trace, values, trace_steps, show_comm, json, progress)
-    on_ranks(lambda group: train_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
-             checked=checked, recorder=options.recorder)
+    try:
+        on_ranks(lambda group: train_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
+                 checked=checked, recorder=options.recorder)
+    except KeyboardInterrupt as stop:
+        if (way := options.way_on()) is not None:
+            stop.add_note(way)
+        raise
+    except typer.Exit as end:                           # of a job of processes, which has told the rest
+        if end.exit_code == INTERRUPTED and (way := options.way_on()) is not None:
+            typer.echo(f"  {way}", err=True)
+        raise
 
 
 def chosen_model(model: str | None) -> dict[str, str]:

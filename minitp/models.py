@@ -75,7 +75,8 @@ def cache_folder() -> Path:
 
 
 def resolve(name_or_path: str | Path, fetch: bool = True, console: "Console | None" = None) -> Path | Bundled:
-    """A catalog name, a checkpoint folder, a .gguf file or a Hub id `org/name` → files on this machine.
+    """A catalog name, a checkpoint folder, a .gguf file or a Hub id `org/name` → files on this machine. The folder of a
+    training run stands for the newest checkpoint in it, which `console` is told.
 
     A catalog name wins over a folder of the same name (`./tiny` is the folder), a local path over a Hub id. With
     `fetch` off nothing is downloaded. Raises ConfigError for a name that is none of these, FetchError or
@@ -86,7 +87,7 @@ def resolve(name_or_path: str | Path, fetch: bool = True, console: "Console | No
         return from_catalog(CATALOG[name], fetch, console)
     path = Path(name).expanduser()
     if name and path.is_dir():
-        return path
+        return checkpoint_in(path, console)
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise ConfigError(f"{name} is a file but no .gguf; a safetensors checkpoint is loaded by its folder, "
@@ -98,6 +99,22 @@ def resolve(name_or_path: str | Path, fetch: bool = True, console: "Console | No
     hint = f", did you mean {near[0]!r}?" if near else ";"
     raise ConfigError(f"no model {name!r}{hint} there are {', '.join(CATALOG)}; a folder with config.json and "
                       ".safetensors, a .gguf file, or a Hub id such as org/name works too")
+
+
+def checkpoint_in(folder: Path, console: "Console | None") -> Path:
+    """The folder itself, or the newest checkpoint of the run whose folder it is. ConfigError where it has none yet."""
+    if any((folder / name).exists() for name in ("config.json", "placement.json")):
+        return folder
+    from minitp.train.checkpoint import checkpoints
+    from minitp.train.run_folder import SETTINGS
+    found = checkpoints(folder)
+    if found and console is not None:
+        console.print(f"minitp: {folder} is a training run: taking its newest checkpoint, {found[-1].name}",
+                      highlight=False, markup=False, soft_wrap=True)
+    if not found and (folder / SETTINGS).exists():
+        raise ConfigError(f"{folder} is a training run that has no checkpoint (yet): --save-every N keeps one every N "
+                          "steps")
+    return found[-1] if found else folder
 
 
 def from_catalog(entry: CatalogEntry, fetch: bool, console: "Console | None") -> Path | Bundled:

@@ -112,10 +112,6 @@ class Placement:
         """The ranks that own a query head: the first ones."""
         return range(min(self.ranks, self.config.heads))
 
-    def kv_holders(self, kv_head: int) -> list[int]:
-        """The ranks that hold `kv_head`, each a copy."""
-        return [rank for rank in range(self.ranks) if kv_head in self.kv_heads(rank)]
-
     def owners(self, axis: str) -> Cut:
         """A cut axis by the first holder of each index: for what must be counted, or written, once.
 

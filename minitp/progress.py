@@ -1,12 +1,12 @@
 """Progress bars, in bytes or in steps, where the work takes so long that one asks oneself whether it goes on."""
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 
 @contextmanager
@@ -14,28 +14,27 @@ def bytes_bar(console: "Console | None", what: str, *, after: float = 1.0, stays
               ) -> Iterator[Callable[[int, int], None]]:
     """Gives a function to call with (bytes done, in all) as often as it is known; without a console it does nothing.
 
-    after  seconds before the bar is shown
+    after  seconds before the bar is shown, also where no byte comes; a spinner turns as long as the work goes on
     stays  whether the last state is left on the screen (and is a line of its own where there is no terminal)
     """
     if console is None:
         yield lambda _done, _total: None
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-    begun = time.monotonic()
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(),
-                   console=console, transient=not stays)
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        RenderableColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.spinner import Spinner
+    turning = [] if stays else [RenderableColumn(Spinner("line"))]          # it turns on when all bytes are read, too
+    bar = Progress(*turning, TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
+                   TimeRemainingColumn(), console=console, transient=not stays)
     task = bar.add_task(what, total=None)
-
-    def step(done: int, total: int) -> None:
-        bar.update(task, completed=min(done, total), total=total)
-        if not bar.live.is_started and time.monotonic() - begun >= after:
-            bar.start()
-
-    try:
-        yield step
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+    with _shown(bar, after):
+        yield lambda done, total: bar.update(task, completed=min(done, total), total=total)
 
 
 @contextmanager
@@ -51,11 +50,19 @@ def steps_bar(console: "Console | None", what: str, total: int, *, after: float 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     bar = Progress(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
                    TimeElapsedColumn(), console=console, transient=True)
-    task, timer = bar.add_task(what, total=total), threading.Timer(after, bar.start)
+    task = bar.add_task(what, total=total)
+    with _shown(bar, after):
+        yield lambda done, now: bar.update(task, completed=done, description=f"{what} {now}")
+
+
+@contextmanager
+def _shown(bar: "Progress", after: float) -> Iterator[None]:
+    """Inside, the bar shows by itself after so many seconds."""
+    timer = threading.Timer(after, bar.start)
     timer.daemon = True
     timer.start()
     try:
-        yield lambda done, now: bar.update(task, completed=done, description=f"{what} {now}")
+        yield
     finally:
         timer.cancel()
         timer.join()

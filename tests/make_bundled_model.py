@@ -27,8 +27,7 @@ The model that comes with minitp: {parameters:,} weights, a byte is a token. `mi
 Trained by `mpirun -n {ranks} minitp train --config minitp/bundled/tiny/train.toml` on `pydoc_data.topics` of
 Python {python} (that text's SHA-256 {sha256}).
 Loss per byte, in nats: {loss:.3f} as a mean of the last {last} steps, {validation:.3f} on the last 5 % of the text,
-from which it did not learn. [losses.csv](losses.csv) has the curve. The {steps:,} steps took {minutes}
-on cores that had other work too; with two to itself the run takes 6 or 7.
+from which it did not learn. [losses.csv](losses.csv) has the curve. The {steps:,} steps took {minutes}.
 """
 
 

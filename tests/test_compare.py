@@ -1,8 +1,10 @@
 """`minitp compare`: one table and its JSON rows against the closed form, the placement and broken gradients."""
 import io
 import json
+import re
 import subprocess
 import sys
+import time
 from math import inf, nan
 
 import numpy as np
@@ -14,10 +16,10 @@ from minitp.cli import app
 from minitp.commands import compare_table
 from minitp.commands.compare import CompareOptions, compare, meshes, runs
 from minitp.config import TINY
-from minitp.errors import ConfigError, LaunchError, MinitpError
+from minitp.errors import ConfigError, LaunchError, MinitpError, NumericsError
 from minitp.placement import Placement
 from minitp.plan.collectives import cost
-from minitp.progress import steps_bar
+from minitp.progress import bytes_bar, steps_bar
 from minitp.trace.predict_training import Steps, TrainingPlan
 from minitp.train.compare import PHASES, finite
 
@@ -112,6 +114,16 @@ def test_json_is_a_row_a_line():
     assert found[1]["world"] == "threads" and found[1]["text"]["name"] == "pydoc_data.topics"
 
 
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_losses_that_are_not_finite_are_shown_and_end_it_with_an_error(how, capsys):
+    words = ["compare", "--steps", "2", "--batch", "1", "--tokens", "4", "--ranks", "2", "--dtype", "float32", "--set",
+             "optimizer.rate=1e38", "--set", "optimizer.clip=0", *how]
+    with pytest.raises(NumericsError, match=r"tp=1, tp=2 aren't finite.*it is 1e\+38"):
+        app(words, standalone_mode=False)
+    shown = capsys.readouterr().out
+    assert ("not finite" if not how else '"loss": null') in shown
+
+
 def test_a_file_of_settings_holds_where_no_option_does(tmp_path):
     file = tmp_path / "train.toml"
     file.write_text('[model]\nfamily = "gpt2"\nhidden = 12\nlayers = 1\nheads = 3\n[train]\nsteps = 900\nbatch = 1\n'
@@ -154,6 +166,14 @@ def test_a_bar_shows_by_itself_and_goes_away():
     with steps_bar(quiet, "comparing", 6) as show:
         show(6, "tp=2")
     assert not quiet.file.getvalue()
+
+
+def test_a_spinner_turns_when_all_is_read_and_the_work_goes_on():
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with bytes_bar(console, "learning", after=0.0) as show:
+        show(5, 5)
+        time.sleep(0.5)
+    assert len(set(re.findall(r"([-\\|/]) learning", console.file.getvalue()))) > 1
 
 
 @pytest.mark.mpi

@@ -109,9 +109,6 @@ def test_kv_heads_are_what_the_query_heads_need(shape, ranks):
     holders = Counter(head for rank in range(ranks) for head in placement.kv_heads(rank))
     assert set(holders) == set(range(kv))
     assert placement.kv_copied == any(n > 1 for n in holders.values())
-    for head in range(kv):
-        assert placement.kv_holders(head) == [r for r in range(ranks) if head in placement.kv_heads(r)]
-        assert len(placement.kv_holders(head)) == holders[head]
 
 
 @pytest.mark.parametrize("query, kv, ranks, expected", [

@@ -10,7 +10,7 @@ from typing import Any
 from minitp.comm import Communicator
 from minitp.commands.train_run import new_learner
 from minitp.environment import launcher_environment
-from minitp.errors import ConfigError, LaunchError
+from minitp.errors import ConfigError, LaunchError, NumericsError
 from minitp.launcher import launch
 from minitp.launcher.job import run_job
 from minitp.launcher.mpiexec import no_mpi
@@ -71,7 +71,8 @@ def meshes(ranks: str) -> list[Mesh]:
 
 
 def compare(options: CompareOptions) -> None:
-    """Run all, and print a table, or each run's row as JSON as soon as it is there."""
+    """Run all, and print a table, or each run's row as JSON as soon as it is there. NumericsError at the end where a
+    loss or a gradient isn't finite."""
     from rich.console import Console
 
     from minitp.commands.compare_table import print_table
@@ -85,6 +86,17 @@ def compare(options: CompareOptions) -> None:
             print(json.dumps(row), flush=True)
     if not options.as_json:
         print_table(rows, Console(highlight=False))
+    _check_finite(rows, config)
+
+
+def _check_finite(rows: list[Row], config: TrainConfig) -> None:
+    """NumericsError where a run left the numbers: what isn't finite is held against nothing."""
+    wrong = [mesh_name(row["mesh"]) for row in rows
+             if None in (*row["losses"], row["max_gradient_difference"], row["max_gradient"])]
+    if wrong:
+        raise NumericsError(f"losses or gradients of {', '.join(wrong)} aren't finite, so the runs can't be held "
+                            "against each other: a lower rate (--set optimizer.rate=…, it is "
+                            f"{config.optimizer.rate:g}) or fewer --steps may help")
 
 
 def runs(options: CompareOptions, config: TrainConfig, console: Any = None) -> Iterator[Row]:

@@ -1,4 +1,5 @@
 """`minitp train`: the settings checked, the model, the text and the optimizer put together, and the run shown."""
+import shlex
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -43,14 +44,27 @@ class TrainOptions:
         if launcher_environment() is None:          # not a rank yet: refuse what can't be before ranks are started
             self.settle()
 
+    def asked(self) -> dict[str, Any]:
+        """What the file of settings and the command line say, not checked yet."""
+        return merged({} if self.config is None else read_toml(self.config), self.given or {},
+                      *map(setting, self.set))
+
     def settle(self) -> dict[str, Any]:
         """The run's settings, checked. Reads the file of settings, and of a run that goes on those in its folder."""
-        asked = merged({} if self.config is None else read_toml(self.config), self.given or {},
-                       *map(setting, self.set))
+        asked = self.asked()
         if self.resume:
             return run_folder.resumed(run_folder.folder_of(asked), asked)
         run_folder.check_free(TrainConfig.from_dict(asked).folder)
         return asked
+
+    def way_on(self) -> str | None:
+        """How a run that was stopped goes on; None where it has no checkpoint."""
+        from minitp.train.checkpoint import checkpoints, step_of
+        folder = run_folder.folder_of(self.asked())
+        found = checkpoints(folder)
+        if not found:
+            return None
+        return f"minitp train --resume -o {shlex.quote(str(folder))} goes on after step {step_of(found[-1]):,}"
 
     def traced(self, first: int, steps: int) -> tuple[int, int]:
         """(first, last + 1) step of a run from step `first` on of which there is to be a trace."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from minitp.environment import is_unicode
 from minitp.trace.wording import TextStream, count, duration, plain, size
+from minitp.train.schedule import Schedule
 
 LINES = 20                         # plain lines of steps, in all, and as many again at the start
 FRAME = 0.1                        # seconds between two pictures of the bar
@@ -129,6 +130,15 @@ def head(row: Row) -> str:
             f"{row['text']['name']}: {row['train_tokens']:,} tokens to learn from, {row['validation_tokens']:,} to "
             f"test on ({TOKENIZERS[row['tokenizer']]})\n"
             f"{row['folder']}: log, settings, checkpoints" + (f"\n{COPIES}" if row["kv_copies"] else ""))
+
+
+def schedule_in_words(done: int, before: Schedule, now: Schedule) -> str:
+    """What other rates a run takes that goes on after `done` steps with another length."""
+    peak = f" up to {now.peak:.3g} in step {now.warmup:,}," if done + 1 < now.warmup else ""
+    return (f"the schedule now ends at step {now.steps:,}, not {before.steps:,}: the rate goes from "
+            f"{now.rate(done):.3g} in step {done + 1:,}{peak} to {now.rate(now.steps - 1):.3g} in step {now.steps:,}. "
+            f"It was {before.rate(done - 1):.3g} in step {done:,}: a run of {now.steps:,} from the start would have "
+            "learned otherwise")
 
 
 def tail(row: Row) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitp.comm import Communicator
 from minitp.commands.session import ModelOptions, find_model, open_tokenizer
+from minitp.commands.train_display import schedule_in_words
 from minitp.config import ModelConfig
 from minitp.errors import ConfigError
 from minitp.model import Transformer
@@ -17,7 +18,7 @@ from minitp.train import run_folder
 from minitp.train.checkpoint import save
 from minitp.train.config import BYTES, TrainConfig
 from minitp.train.data import Corpus, open_corpus
-from minitp.train.initial import InitialWeights, make_learner, working_dtype
+from minitp.train.initial import InitialWeights, make_learner, schedule_of, working_dtype
 from minitp.train.loop import Learner, Training, check_prompt
 from minitp.train.prepared import bpe
 from minitp.train.resume import TrainingCheckpoint, holding, latest
@@ -66,9 +67,8 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
     with ExitStack() as stack:
         checkpoint = None
         if resume:
-            stack.enter_context(holding(folder, group))
-            checkpoint = latest(folder, group, lambda text: _console().print(
-                f"minitp: {text}", highlight=False, markup=False, soft_wrap=True))
+            stack.enter_context(holding(folder, group, _say))
+            checkpoint = _newest(group, config)
         model, source, own = _model(group, config, checkpoint)
         corpus, tokenizer = _corpus(group, config, model, own, console)
         if checkpoint is not None:
@@ -76,14 +76,26 @@ def opened(group: Communicator, config: TrainConfig, resume: bool, traced: Calla
         prompt = group.on_root(lambda: _prompt(config, tokenizer, model.positions), site="prompt",
                                reason="tell every rank how a sample begins")
         if not resume:
-            stack.enter_context(holding(folder, group))
-        group.on_root(lambda: run_folder.create(folder, config, resume), site="folder",
+            stack.enter_context(holding(folder, group, _say))
+        done = 0 if checkpoint is None else checkpoint.step
+        group.on_root(lambda: run_folder.create(folder, config, resume, done), site="folder",
                       reason="every rank begins when the run has its folder")
         learner = _learner(group, config, model, source, checkpoint, console)
-        done = 0 if checkpoint is None else checkpoint.step
         training = Training(config, learner, corpus, _saver(config, folder, learner, corpus, tokenizer), tuple(prompt),
                             None if tokenizer is None else tokenizer.decode, done, traced(done, config.train.steps))
         yield Run(config, training, corpus, learner.model.placement, folder, resume, tokenizer)
+
+
+def _newest(group: Communicator, config: TrainConfig) -> TrainingCheckpoint | None:
+    """Where the run goes on from. Rank 0 tells where it takes other rates than it was to take."""
+    checkpoint = latest(config.folder, group, _say)
+    if checkpoint is not None:
+        run_folder.check_steps(config.folder, checkpoint.step, config.train.steps)
+        before = schedule_of(TrainConfig.from_dict(checkpoint.state.get("settings", config.to_dict())))
+        now = schedule_of(config)
+        if group.rank == 0 and before != now and checkpoint.step < now.steps:
+            _say(schedule_in_words(checkpoint.step, before, now))
+    return checkpoint
 
 
 def new_learner(group: Communicator, config: TrainConfig) -> tuple[Learner, Corpus]:
@@ -161,6 +173,10 @@ def _prompt(config: TrainConfig, tokenizer: ByteTokenizer | None, positions: int
         return []
     text = config.run.sample_prompt
     return list(check_prompt(tokenizer.prompt(text), positions, text))
+
+
+def _say(text: str) -> None:
+    _console().print(f"minitp: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _console() -> "Console":

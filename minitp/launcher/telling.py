@@ -95,7 +95,7 @@ def describe(error: BaseException, hide: str | None = None) -> Failure:
         text = (f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or shorter sequences "
                 "at once, or ranks on more machines need less")
     elif isinstance(error, KeyboardInterrupt):
-        code, text = INTERRUPTED, "minitp: stopped by Ctrl-C"
+        code, text = INTERRUPTED, "\n  ".join(["minitp: stopped by Ctrl-C", *getattr(error, "__notes__", [])])
     elif isinstance(error, SystemExit):
         code, text = _exit_code(error)
     else:

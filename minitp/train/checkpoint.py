@@ -29,7 +29,7 @@ from minitp.checkpoint.hf_config import config_to_hf
 from minitp.checkpoint.reshard import hf_tensors, to_hf
 from minitp.comm import Communicator
 from minitp.cut import Slices
-from minitp.errors import ConfigError, FileFormatError, SaveError
+from minitp.errors import ConfigError, FileFormatError, NumericsError, SaveError
 from minitp.files import move_in, partial_name, remove_folder, replacing
 from minitp.placement import Parameter, Placement
 from minitp.train.optimizer import AdamW
@@ -54,7 +54,8 @@ def save(run: str | Path, step: int, placement: Placement, weights: Mapping[str,
     keep   how many checkpoints stay; older ones are removed once the new one is in place
 
     One parameter at a time comes together on rank 0. ConfigError for a model that no config.json describes. SaveError
-    on all ranks where it can't be written: nothing of it is left then, and what was there before still is.
+    on all ranks where it can't be written, NumericsError where a weight isn't finite: nothing of it is left then, and
+    what was there before still is.
     """
     if keep < 1:
         raise ConfigError(f"at least the last checkpoint is kept, not {keep}")
@@ -133,7 +134,7 @@ def _begin(path: Path) -> Path:
     return temporary
 
 
-def _finish(temporary: Path, path: Path, facts: dict[str, Any], failure: OSError | None,
+def _finish(temporary: Path, path: Path, facts: dict[str, Any], failure: OSError | NumericsError | None,
             extra: Callable[[Path], None] | None, keep: int) -> None:
     try:
         if failure is not None:
@@ -179,7 +180,7 @@ def optimizer_tensors(placement: Placement, dtype: str) -> list[tuple[str, Param
 
 
 def _write(temporary: Path, placement: Placement, weights: Mapping[str, Any], optimizer: AdamW, group: Communicator,
-           ) -> OSError | None:
+           ) -> OSError | NumericsError | None:
     """Hand every parameter to rank 0, which writes it. What stopped rank 0 from writing is returned, not raised: it
     takes part to the end, or the others would wait for it."""
     dtype = precision(optimizer)
@@ -190,15 +191,27 @@ def _write(temporary: Path, placement: Placement, weights: Mapping[str, Any], op
     whole, failure = wholes(order, arrays, placement, group, reason="rank 0 writes the checkpoint, whole tensors, so "
                             "that any cut can read it"), None
     if group.rank == 0:
+        good = _finite(order, whole)
         try:
-            to_hf(_Gathered(temporary, placement, whole, np.dtype(stored)), temporary)
+            to_hf(_Gathered(temporary, placement, good, np.dtype(stored)), temporary)
             safetensors.write(temporary / OPTIMIZER, {f"{kind}.{p.name}": (STORED[stored], p.shape)
-                                                      for kind, p in optimizer_tensors(placement, dtype)}, whole)
-        except OSError as error:
+                                                      for kind, p in optimizer_tensors(placement, dtype)}, good)
+        except (OSError, NumericsError) as error:
             failure = error
     for _ in whole:
         pass
     return failure
+
+
+def _finite(order: list[tuple[str, Parameter]], whole: Iterator[Any]) -> Iterator[Any]:
+    """What `whole` gives, on rank 0. NumericsError at a weight that isn't finite, which no gradient has met yet."""
+    for (kind, parameter), array in zip(order, whole, strict=True):
+        if kind in ("", "master") and not np.isfinite(array).all():
+            raise NumericsError(f"the last step's update has spoilt the weights ({parameter.name} isn't finite): no "
+                                "checkpoint of them is written, and those of before are as they were. A lower --rate "
+                                "or a longer --warmup may help, in a new run or from a checkpoint: --model CHECKPOINT "
+                                "--out FOLDER")
+        yield array
 
 
 def wholes(order: list[tuple[str, Parameter]], arrays: Mapping[str, Any], placement: Placement, group: Communicator,

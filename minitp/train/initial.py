@@ -31,6 +31,11 @@ def working_dtype(config: TrainConfig) -> np.dtype:
     return np.dtype(np.float64 if config.train.dtype == "float64" else np.float32)
 
 
+def schedule_of(config: TrainConfig) -> Schedule:
+    """The rate of each step of the whole run; a warm-up that was left out is a part of its steps."""
+    return Schedule(config.optimizer.rate, config.train.steps, config.warmup, config.optimizer.min_rate)
+
+
 def make_learner(config: TrainConfig, model: Transformer, weights: Weights) -> Learner:
     """The optimizer and all that a step needs, by the run's settings."""
     learn, settings, group = config.optimizer, config.train, model.group
@@ -38,7 +43,6 @@ def make_learner(config: TrainConfig, model: Transformer, weights: Weights) -> L
                       bf16=settings.dtype == "bf16")
     passes = Passes(working_dtype(config), settings.recompute, settings.dropout, settings.seed,  # type: ignore[arg-type]
                     group.arrays)
-    return Learner(model, weights, Gradients(weights, group.arrays), optimizer,
-                   Schedule(learn.rate, settings.steps, config.warmup, learn.min_rate),
+    return Learner(model, weights, Gradients(weights, group.arrays), optimizer, schedule_of(config),
                    VocabParallelCrossEntropy(group, model.placement.vocab, settings.label_smoothing), passes,
                    settings.micro_batches, learn.clip or inf)

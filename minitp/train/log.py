@@ -10,7 +10,7 @@
 takes back the lines that lie beyond it, so that no step is there twice.
 """
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,9 @@ class RunLog:
             while rest:
                 rest = rest[self._file.write(rest):]
         except OSError as error:
-            raise SaveError(f"the log {self.path} can't be written: {error.strerror or error}. The run's checkpoints "
-                            "are as they were: free some space, and go on from the last one (--resume)") from error
+            raise SaveError(f"the log {self.path} can't be written: {error.strerror or error}. The run's checkpoints, "
+                            "where it has any, are as they were: free some space; --resume goes on from the last one"
+                            ) from error
 
     def close(self) -> None:
         self._file.close()
@@ -84,8 +85,3 @@ def take_back(folder: Path, step: int) -> None:
 def _step(row: Row) -> int:
     step = row.get("step", 0)
     return step if isinstance(step, int) else 0
-
-
-def losses(rows: Iterable[Row], kind: str = "step") -> list[tuple[int, float]]:
-    """(steps done, loss) of every step, or of every evaluation: the curve."""
-    return [(row["step"], row["loss"]) for row in rows if row["kind"] == kind and row["loss"] is not None]

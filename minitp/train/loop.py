@@ -129,7 +129,8 @@ class Training:
                 yield self._memory()
             yield from self._between(self.done, self.done == last)
             if self.skipped == PATIENCE or (self.skipped and self.done == last):
-                raise NumericsError(self._diverged())
+                self.group.on_root(self._give_up, site="step", reason="a rank that ended at once would stop rank 0 "
+                                   "before it has written the rows of this step")
 
     def _keep_events(self, step: int) -> None:
         """A trace of some steps keeps what happens in and right after them."""
@@ -214,6 +215,9 @@ class Training:
             text = None
         self._recorded(Sample(1, tuple(generation.passes), len(generation.tokens[0])))
         return {"kind": "sample", "step": done, "prompt": run.sample_prompt, "text": text}
+
+    def _give_up(self) -> None:
+        raise NumericsError(self._diverged())
 
     def _diverged(self) -> str:
         """Why there is no going on, and what would work."""

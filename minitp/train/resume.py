@@ -1,6 +1,6 @@
 """Going on from a checkpoint: found, checked, read by slices, whatever the number of ranks that wrote it.
 
-    with holding(run, group):
+    with holding(run, group, say):
         checkpoint = latest(run, group, say)                 # None: a new run
         weights = load_weights(checkpoint.model, placement, group, dtype=…)
         optimizer = AdamW(weights, …)
@@ -45,6 +45,9 @@ from minitp.train.optimizer import AdamW
 
 WAIT = 30.0
 """Seconds to wait for a run whose ranks are just ending: killed ranks may outlive their launcher for a moment."""
+
+QUIET = 1.0
+"""Seconds of it in which nothing is said."""
 
 LEFT = re.compile(NAME.pattern + r"|.+\.jsonl|.+\.toml")
 """Names in a run's folder that a killed run may have been writing: checkpoints, its log, its settings."""
@@ -128,15 +131,20 @@ def open_training(path: str | Path, digests: bool = True) -> TrainingCheckpoint:
 
 
 @contextmanager
-def holding(run: str | Path, group: Communicator, wait: float = WAIT) -> Iterator[None]:
-    """One run at a time works in a folder; the operating system frees it when the process that holds it dies."""
+def holding(run: str | Path, group: Communicator, say: Callable[[str], None], wait: float = WAIT) -> Iterator[None]:
+    """One run at a time works in a folder; the operating system frees it when the process that holds it dies. Where it
+    must be waited for `say` is told, on rank 0."""
     from filelock import FileLock, Timeout
     lock = FileLock(Path(run) / ".lock")
 
     def acquire() -> None:
         try:
             Path(run).mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=wait)
+            try:
+                lock.acquire(timeout=min(QUIET, wait))
+            except Timeout:
+                say(f"another run is at work in {run}; waiting up to {wait:.0f} s for it to end")
+                lock.acquire(timeout=max(0.0, wait - QUIET))
         except Timeout:
             raise SaveError(f"another run is at work in {run}: two would remove each other's files. Wait for it or end "
                             "it, or give this run another folder") from None

@@ -24,6 +24,11 @@ def number(x: float) -> str:
     return f"{x + 0.0:.3g}".replace("-", "−")                                 # + 0.0: no −0
 
 
+def _four(x: float) -> str:
+    """Four decimals: the sum of exponentials is often just above 1, and its log is the loss."""
+    return f"{x:.4f}".replace("-", "−")
+
+
 def place(reader: PlayReader, k: int) -> str:
     """Where we are: token 2 “river” · layer 3 · MLP · sync point 12 of 62."""
     sync = reader.sync(k)
@@ -140,10 +145,11 @@ def equation(reader: PlayReader, sync: SyncView) -> str:
     total = slots.get(("sum", -1))
     if sync.before != "partial" or len(first) < 2 or total is None or not total.numbers.size or sync.broken:
         return ""
-    name, result = training_text.symbol(sync), number(total.numbers[0, 0])
+    name, said = training_text.symbol(sync), _four if sync.site == "loss.sum" else number
+    result = said(total.numbers[0, 0])
     if sync.op == "all_reduce_max":
         return f" {name} = the largest of {', '.join(map(number, first.values()))} = {result}."
-    terms = " + ".join(f"({number(x)})" if x < 0 else number(x) for x in first.values())
+    terms = " + ".join(f"({said(x)})" if x < 0 else said(x) for x in first.values())
     return f" {name} = {terms} = {result}."
 
 

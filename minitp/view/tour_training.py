@@ -70,7 +70,7 @@ def three_numbers(guide: TrainingGuide) -> Card | None:
         return None
     sent, logits = sum(sync.payload for sync in found), found[0].payload * vocab
     return card("The loss, without gathering the logits", "Each rank has the logits of its own words. The loss of a "
-                "position is log Z − z: the largest logit m, the sum Z of exp(logit − m) and the target's z are one "
+                "position is log Z − (z − m): the largest logit m, the sum Z of exp(logit − m) and the target's z − m are one "
                 f"number a position each. Three small collectives, {size(sent)} of payload; all logits would be "
                 f"{size(logits)}.", found[0].index, COMBINE, focus="gate")
 

@@ -11,7 +11,7 @@ _G = "dy is whole on every rank, so behind the row cut (g) nothing is sent"
 _WORK: Mapping[str, str] = {
     "loss.max": "each rank looks for the largest of its own logits, at every position.",
     "loss.sum": "each rank takes exp(logit − m) of its own logits and adds them up: one number a position.",
-    "loss.target": "the rank that has the target's logit puts it in, the others put in 0.",
+    "loss.target": "the rank that has the target's logit z puts in z − m, the others put in 0.",
     "d_mlp": f"{_G}: each rank multiplies dy by its own rows of W down, turned: its own entries of dh. Times the "
              "activation's slope, then by its own columns of the first cut, turned: a partial sum of dx.",
     "d_attention": f"{_G}: each rank takes dy back through its own rows of Wo, its own heads and its own columns of "
@@ -19,9 +19,10 @@ _WORK: Mapping[str, str] = {
     "d_block": f"{_G}: each rank takes dy back through its heads and through its part of the MLP, and adds the two "
                "partial sums: one sync for both.",
     "copies": "a kv head that several ranks hold has on each the gradient of that rank's query heads alone. Each lays "
-              "its own into one buffer of all such heads, zeros elsewhere.",
+              "its own heads into one buffer of all kv heads, zeros where it holds none.",
     "norm": "each rank adds up the squares of its own gradients, every parameter on one rank only.",
 }
+_NEVER_ALL = "; no rank ever had all logits"
 
 
 def work(sync: SyncView) -> str:
@@ -38,7 +39,7 @@ def work(sync: SyncView) -> str:
 def symbol(sync: SyncView) -> str:
     """What the equation of a sync is about."""
     if sync.part == "loss":
-        return {"loss.sum": "Z", "loss.target": "z"}.get(sync.site, "m")
+        return {"loss.sum": "Z", "loss.target": "z − m"}.get(sync.site, "m")
     return {"norm": "Σ g²", "copies": "dW[0]"}.get(sync.part, "dx[0]" if sync.part.startswith("d_") else "y[0]")
 
 
@@ -56,7 +57,7 @@ def afterwards(reader: PlayReader, sync: SyncView, number: str) -> str:
     return {
         "loss.max": "every rank subtracts the same m, so that no exponential overflows.",
         "loss.sum": "every rank knows softmax's denominator; its own exponentials divided by it are all it needs.",
-        "loss.target": f"every rank knows the same loss, log Z − z{shown}; no rank ever had all logits.",
+        "loss.target": f"every rank knows the same loss, log Z − (z − m){shown}{'' if reader.ranks == 1 else _NEVER_ALL}.",
         "d_mlp": stream.format(f"the attention of layer {sync.layer}"),
         "d_attention": stream.format(below), "d_block": stream.format(below),
         "copies": "every holder of a copy has the same gradient, so the copies stay equal.",

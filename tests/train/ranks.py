@@ -19,7 +19,7 @@ def term(parameter: Parameter, placement: Placement, rank: int, seed: int) -> np
     terms = np.zeros_like(whole)
     e = placement.config.head_size
     for head in range(placement.config.kv_heads):
-        holders = placement.kv_holders(head)
+        holders = [r for r in range(placement.ranks) if head in placement.kv_heads(r)]
         shares = np.random.default_rng([seed, head]).standard_normal(len(holders))
         shares += (1 - shares.sum()) / len(holders)
         if rank in holders:

@@ -10,7 +10,7 @@ import pytest
 
 from minitp.checkpoint import open_checkpoint
 from minitp.checkpoint.safetensors import read_manifest
-from minitp.errors import ConfigError, SaveError
+from minitp.errors import ConfigError, NumericsError, SaveError
 from minitp.placement import Placement
 from minitp.train.checkpoint import checkpoints, save
 from minitp.train.optimizer import AdamW
@@ -232,6 +232,25 @@ def test_a_model_without_such_a_folder_is_refused_by_all_ranks(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def saves_spoilt(comm, run, dtype):
+    """The last rank's part of one matrix holds an infinity."""
+    placement = Placement(LLAMA, comm.size)
+    weights = weights_of(placement, comm.rank, dtype=DTYPES[dtype])
+    array, rows = placement.homes(comm.rank)["layers.0.mlp.down.weight"]
+    if comm.rank == comm.size - 1:
+        weights[array.name][rows][0, -1] = np.inf
+    with pytest.raises(NumericsError, match=r"layers.0.mlp.down.weight isn't finite.*no checkpoint"):
+        save(run, 4, placement, weights, AdamW(weights, bf16=dtype == "bf16"), comm, keep=1)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bf16"])
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, dtype):
+    run_threads(trained, 2, run=tmp_path, family="llama", dtype=dtype)
+    run_threads(saves_spoilt, 3, run=tmp_path, dtype=dtype)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000003"]
+    open_training(tmp_path / "step-00000003")
+
+
 def fails_to_add(comm, run):
     def extra(folder):
         raise ConfigError("no tokenizer to be had")
@@ -245,13 +264,16 @@ def test_what_else_fails_leaves_nothing_either(tmp_path):
 
 
 def held(comm, run):
-    with holding(run, comm):
+    said = []
+    with holding(run, comm, said.append):
         if comm.rank == 0:
+            waits = []
             with pytest.raises(SaveError, match="another run is at work"):
-                run_threads(lambda other: holding(run, other, wait=0.1).__enter__(), 2)
+                run_threads(lambda other: holding(run, other, waits.append, wait=0.1).__enter__(), 2)
+            assert len(waits) == 1 and "another run is at work in" in waits[0]
         comm.barrier(site="test", reason="let go together")
-    with holding(run, comm, wait=5):
-        pass
+    with holding(run, comm, said.append, wait=5):
+        assert not said
 
 
 def test_one_run_at_a_time_works_in_a_folder(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from minitp.errors import FileFormatError, SaveError
 from minitp.files import replacing
-from minitp.train.log import FILE, RunLog, line, losses, read_log, take_back
+from minitp.train.log import FILE, RunLog, line, read_log, take_back
 
 
 def written(folder, rows):
@@ -23,13 +23,11 @@ STEPS = [{"kind": "step", "step": n, "loss": 5.0 - n} for n in range(1, 6)]
 def test_rows_come_back_as_they_were_written(tmp_path):
     written(tmp_path, STEPS)
     assert read_log(tmp_path) == STEPS
-    assert losses(read_log(tmp_path)) == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0), (5, 0.0)]
 
 
 def test_a_loss_that_is_not_finite_is_null(tmp_path):
     written(tmp_path, [{"kind": "step", "step": 1, "loss": float("nan")}])
     assert read_log(tmp_path) == [{"kind": "step", "step": 1, "loss": None}]
-    assert losses(read_log(tmp_path)) == []
     assert json.loads(line({"kind": "a", "loss": float("inf")})) == {"kind": "a", "loss": None}
 
 

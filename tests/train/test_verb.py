@@ -1,7 +1,13 @@
 """`minitp train` as a user meets it: what it prints, writes and refuses; and that a run goes on as if never stopped."""
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +24,7 @@ from minitp.trace.predict_training import sync_points
 from minitp.train.log import read_log
 from minitp.train.optimizer import AdamW
 
+ROOT = Path(__file__).parents[2]
 SMALL = ["--batch", "4", "--tokens", "16", "--world", "threads", "--set", "run.evaluate_batches=1", "--set",
          "run.sample_tokens=4"]
 
@@ -39,6 +46,13 @@ def minitp(*words: str) -> str:
 
 def train(*words: str) -> str:
     return minitp("train", "--text", "text.txt", *SMALL, *words)
+
+
+def told(*words: str) -> str:
+    """What a run says beside its output."""
+    result = CliRunner().invoke(app, ["train", "--text", "text.txt", *SMALL, *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stderr
 
 
 def refusal(*words: str) -> str:
@@ -111,6 +125,46 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path):
     assert kinds.count("resume") == 1 and kinds.count("end") == 1
 
 
+def test_a_run_of_another_length_takes_its_rates_and_says_so(tmp_path):
+    train("--steps", "6", "--ranks", "1", "--out", "run", "--set", "optimizer.warmup=2")
+    settings = (tmp_path / "run/train.toml").read_text()
+    assert "has done 6 steps (step-00000006), and would be one of 3; --steps takes 6 or more" in refusal(
+        "--resume", "--steps", "3", "--out", "run", "--ranks", "2")
+    assert (tmp_path / "run/train.toml").read_text() == settings
+    said = told("--resume", "--steps", "8", "--out", "run", "--ranks", "2")
+    rates = [row["rate"] for row in read_log(tmp_path / "run") if row["kind"] == "step"]
+    assert rates[5] == rates[7] == 0 < rates[6]
+    assert f"ends at step 8, not 6: the rate goes from {rates[6]:.3g} in step 7 to 0 in step 8. It was 0 in" in said
+    assert "schedule" not in told("--resume", "--out", "run", "--ranks", "1")
+
+
+def test_a_folder_in_the_way_of_a_checkpoint_to_come_is_met_at_the_start(tmp_path):
+    train("--steps", "2", "--ranks", "1", "--out", "run")
+    for step in (1, 5, 6):
+        (tmp_path / f"run/step-0000000{step}").mkdir()
+    more = ["--resume", "--out", "run", "--ranks", "1", "--save-every", "3"]
+    why = refusal(*more, "--steps", "6")
+    assert "run/step-00000006 is no checkpoint of this run" in why and "after step 6: move or rename it" in why
+    train(*more, "--steps", "4")
+    assert (tmp_path / "run/step-00000004/training.json").is_file() and (tmp_path / "run/step-00000005").is_dir()
+
+
+@pytest.mark.parametrize("world", ["threads", pytest.param("mpi", marks=[pytest.mark.mpi, pytest.mark.slow])])
+def test_ctrl_c_says_how_to_go_on(tmp_path, world):
+    words = ["train", "--text", "text.txt", *SMALL, "--world", world, "--ranks", "2", "--steps", "99999", "--out",
+             "a run", "--save-every", "2", "--set", "run.keep=1", "--sample-every", "0", "--evaluate-every", "0"]
+    process = subprocess.Popen([sys.executable, "-m", "minitp", *words], env=os.environ | {"PYTHONPATH": str(ROOT)},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(tmp_path.glob("a run/step-*")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    last = max(tmp_path.glob("a run/step-*"))
+    assert process.returncode == 130 and said.endswith(
+        "minitp: stopped by Ctrl-C\n"
+        f"  minitp train --resume -o 'a run' goes on after step {int(last.name[5:]):,}\n")
+
+
 def test_steps_that_are_not_finite_are_skipped_and_end_the_run_without_a_checkpoint(tmp_path):
     """The weights of step 1 are spoilt: no checkpoint of them takes the place of a good one."""
     why = refusal("--steps", "3", "--rate", "1e30", "--set", "optimizer.clip=0", "--ranks", "2", "--out", "run",
@@ -143,6 +197,18 @@ def test_an_evaluation_takes_no_window_twice(tmp_path):
     start, evaluation = (next(row for row in read_log(tmp_path / "run") if row["kind"] == kind)
                          for kind in ("start", "evaluation"))
     assert 0 < evaluation["tokens"] <= start["validation_tokens"]
+
+
+def test_the_folder_of_a_run_stands_for_its_newest_checkpoint(tmp_path):
+    train("--steps", "2", "--ranks", "1", "--out", "run", "--save-every", "1")
+    words = ["generate", "--max-tokens", "2", "--json", "1 sheep"]
+    result = CliRunner().invoke(app, [*words, "-m", "run"], catch_exceptions=False)
+    assert result.stderr == "minitp: run is a training run: taking its newest checkpoint, step-00000002\n"
+    tokens = [json.loads(out)["tokens"] for out in (result.stdout, minitp(*words, "-m", "run/step-00000002"))]
+    assert tokens[0] == tokens[1]
+    train("--steps", "1", "--ranks", "1", "--out", "bare", "--save-every", "0")
+    with pytest.raises(MinitpError, match=r"bare is a training run that has no checkpoint \(yet\)"):
+        minitp(*words, "-m", "bare")
 
 
 def test_a_file_of_settings_and_options_over_it(tmp_path):

@@ -80,10 +80,16 @@ function equation(model, sync) {
   const first = kept.filter(slot => slot && slot.cols);
   const sum = sync.slot("sum", -1);
   if (sync.before !== "partial" || first.length < 2 || !sum || !sum.cols) return "";
-  const numbers = first.map(slot => slot.at(0, 0)), name = trainingSymbol(sync), result = signed(sum.at(0, 0));
+  const numbers = first.map(slot => slot.at(0, 0)), name = trainingSymbol(sync);
+  const said = sync.site === "loss.sum" ? fourDecimals : signed, result = said(sum.at(0, 0));
   if (sync.op === "all_reduce_max") return ` ${name} = the largest of ${numbers.map(signed).join(", ")} = ${result}.`;
-  const terms = numbers.map(x => x < 0 ? `(${signed(x)})` : signed(x));
+  const terms = numbers.map(x => x < 0 ? `(${said(x)})` : said(x));
   return ` ${name} = ${terms.join(" + ")} = ${result}.`;
+}
+
+// Four decimals: the sum of exponentials is often just above 1, and its log is the loss.
+function fourDecimals(x) {
+  return x.toFixed(4).replaceAll("-", "−");
 }
 
 // Three digits, with the minus sign of the picture.

@@ -4,7 +4,7 @@ const NOTHING_SENT = "dy is whole on every rank, so behind the row cut (g) nothi
 const TRAINING_WORK = {
   "loss.max": "each rank looks for the largest of its own logits, at every position.",
   "loss.sum": "each rank takes exp(logit − m) of its own logits and adds them up: one number a position.",
-  "loss.target": "the rank that has the target's logit puts it in, the others put in 0.",
+  "loss.target": "the rank that has the target's logit z puts in z − m, the others put in 0.",
   d_mlp: `${NOTHING_SENT}: each rank multiplies dy by its own rows of W down, turned: its own entries of dh. Times `
     + "the activation's slope, then by its own columns of the first cut, turned: a partial sum of dx.",
   d_attention: `${NOTHING_SENT}: each rank takes dy back through its own rows of Wo, its own heads and its own `
@@ -12,7 +12,7 @@ const TRAINING_WORK = {
   d_block: `${NOTHING_SENT}: each rank takes dy back through its heads and through its part of the MLP, and adds `
     + "the two partial sums: one sync for both.",
   copies: "a kv head that several ranks hold has on each the gradient of that rank's query heads alone. Each lays its "
-    + "own into one buffer of all such heads, zeros elsewhere.",
+    + "own heads into one buffer of all kv heads, zeros where it holds none.",
   norm: "each rank adds up the squares of its own gradients, every parameter on one rank only.",
 };
 
@@ -31,7 +31,7 @@ function trainingWork(sync) {
 
 // What the equation of a sync is about.
 function trainingSymbol({ part, site }) {
-  if (part === "loss") return { "loss.sum": "Z", "loss.target": "z" }[site] || "m";
+  if (part === "loss") return { "loss.sum": "Z", "loss.target": "z − m" }[site] || "m";
   return { norm: "Σ g²", copies: "dW[0]" }[part] || (part.startsWith("d_") ? "dx[0]" : "y[0]");
 }
 
@@ -52,7 +52,8 @@ function trainingAfter(model, sync) {
   return {
     "loss.max": "every rank subtracts the same m, so that no exponential overflows.",
     "loss.sum": "every rank knows softmax's denominator; its own exponentials divided by it are all it needs.",
-    "loss.target": `every rank knows the same loss, log Z − z${shown}; no rank ever had all logits.`,
+    "loss.target": `every rank knows the same loss, log Z − (z − m)${shown}${model.ranks === 1 ? ""
+      : "; no rank ever had all logits"}.`,
     d_mlp: stream(`the attention of layer ${sync.layer}`), d_attention: stream(below), d_block: stream(below),
     copies: "every holder of a copy has the same gradient, so the copies stay equal.",
     norm: `every rank knows the same norm${number ? ` (${number})` : ""}, shortens its gradients by it where it is too `

@@ -1,5 +1,7 @@
 // The loss on logits that stay where they are: three collectives of one number a position, instead of all logits.
 
+const Z_DECIMALS = 4;                   // Z is often just above 1, and its log is the loss
+
 function lossScene(kit) {
   const scene = { "loss.max": largestScene, "loss.sum": exponentialsScene, "loss.target": targetScene }[kit.sync.site];
   return (scene ?? genericScene)(kit);
@@ -26,7 +28,7 @@ function exponentialsScene(kit) {
     stages: 2,
     columns: [logitsColumn(kit, "exp(logits − m)", "final, m is known", exps),
       numberColumn(kit, "own sum", "partial: not the answer yet")],
-    ...numberEnd(kit, { kind: "sum", symbol: "Z", word: "adds" }, "Z", "softmax = exp ÷ Z"),
+    ...numberEnd(kit, { kind: "sum", symbol: "Z", word: "adds", decimals: Z_DECIMALS }, "Z", "softmax = exp ÷ Z"),
     inset: [],
   };
 }
@@ -42,8 +44,8 @@ function targetScene(kit) {
     stages: 2,
     columns: [{ symbol: "target", focus: "tokens", shape: "the next word", state: "whole: every rank knows it",
       lanes: ranks.map(asked) },
-    numberColumn(kit, "its logit − m", "partial: the logit, or 0", has)],
-    ...numberEnd(kit, { kind: "sum", symbol: "z", word: "adds" }, "z", "backward: softmax − target", lossWords(kit)),
+    numberColumn(kit, "z − m of its logit z", "partial: the logit, or 0", has)],
+    ...numberEnd(kit, { kind: "sum", symbol: "z − m", word: "adds" }, "z − m", "backward: softmax − target", lossWords(kit)),
     inset: [],
   };
 }
@@ -78,7 +80,8 @@ function numberBlock(kit, slot, rank, o, says = "") {
   const array = kit.slot(slot, rank), value = array?.cols ? array.at(array.rows - 1, 0) : null;
   if (kit.owns(slot, rank) === false) return nothingBlock(kit, rank, o.stage ?? 0);
   const timing = o.when ? { when: o.when } : { stage: o.stage };
-  const text = value === null ? "one number" : numberWords(value, decimalsFor([value]));
+  const text = value === null ? "one number"
+    : numberWords(value, Math.max(kit.sync.site === "loss.sum" ? Z_DECIMALS : 0, decimalsFor([value])));
   const bold = value !== null;
   const number = wordsBlock(kit, { text, rank, width: 80, bare: true, bold, anchor: "start", ...timing });
   const line = stackOf([kit.vec(slot, rank, { ...o, width: 20 }), number], 8, true);
@@ -87,11 +90,15 @@ function numberBlock(kit, slot, rank, o, says = "") {
   return stackOf([line, below], 4);
 }
 
-/** loss = log Z − z, with its numbers. */
+/** loss = log Z − (z − m), with its numbers: as many digits as it takes for the shown ones to give the shown loss. */
 function lossWords(kit) {
   const number = (slot) => kit.slot(slot, -1)?.at(0, 0);
   const [Z, z, loss] = ["total", "out", "loss"].map(number);
-  if (![Z, z, loss].every(Number.isFinite)) return "loss = log Z − z";
-  const words = (x) => numberWords(x, decimalsFor([loss]));                  // of a small loss Z is just above 1
-  return `loss = log ${words(Z)} − ${z < 0 ? `(${words(z)})` : words(z)} = ${words(loss)}`;
+  if (![Z, z, loss].every(Number.isFinite)) return "loss = log Z − (z − m)";
+  const least = decimalsFor([loss]), rounded = (x, decimals) => Number(x.toFixed(decimals));
+  const isTrue = (decimals) => rounded(Math.log(rounded(Z, decimals)) - rounded(z, decimals), least)
+    === rounded(loss, least);
+  const decimals = [0, 1, 2, 3].map((more) => Math.max(least, Z_DECIMALS) + more).find(isTrue) ?? least + 3;
+  const words = (x) => numberWords(x, decimals);
+  return `loss = log ${words(Z)} − ${z < 0 ? `(${words(z)})` : words(z)} = ${numberWords(loss, least)}`;
 }

@@ -13,8 +13,8 @@ function copiesScene(kit) {
     columns: [{ symbol: "dW k, dW v", focus: "weights", shape: "of layer 0, …",
       state: kit.says("partial: own query heads"),
       lanes: kit.ranks.map((rank) => (kit.owns("dW k", rank) === false ? nothingBlock(kit, rank, 0) : own(rank))) },
-    partialColumn(kit, "dW", 1, { symbol: "all such heads", short: "heads",
-      state: kit.says("partial: zeros elsewhere") })],
+    partialColumn(kit, "dW", 1, { symbol: "all kv heads", short: "heads",
+      state: kit.says("partial: zeros where it holds none") })],
     ...sum, result: { ...sum.result, symbol: "dW k, dW v" }, feeds: "norm, then the optimizer", inset: [],
   };
 }

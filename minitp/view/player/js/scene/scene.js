@@ -81,6 +81,7 @@ function* pictureSteps(o) {
   }
   const terms = kit.ranks.map((rank) => termValue(sync, rank, index) ?? 0);
   spec.decimals = spec.gate.kind === "max" ? decimalsFor(terms) : equationDecimals(terms, sumValue(sync, index));
+  spec.decimals = Math.max(spec.decimals, spec.gate.decimals ?? 0);
   const parts = yield* (width < NARROW ? narrowPicture : widePicture)(root, kit, spec, layout, o);
   const height = Math.ceil(parts.height / GRID) * GRID, hasWholes = blocks.some((block) => block.whole);
   const focus = focusInto(root, kit, parts.areas), tip = tipInto(root, kit, width, height);
