@@ -250,7 +250,8 @@ class Bench(StrEnum):
 
 @app.command(rich_help_panel=MORE)
 def bench(what: Annotated[Bench, typer.Argument(help="What to measure.")],
-          model: ModelOption = "smollm2-135m",
+          model: Annotated[str, opt("For load, decode and prefill; train's is in --config.", "--model", "-m",
+                                    metavar="NAME")] = "smollm2-135m",
           ranks: RanksOption = None,
           world: WorldOption = World.auto,
           rounds: Annotated[int, typer.Option(min=5, help="Rounds; the median counts.")] = 7,

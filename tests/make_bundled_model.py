@@ -2,8 +2,8 @@
 
     mpirun -n 2 minitp train --config minitp/bundled/tiny/train.toml
 
-has ended; RUN is its folder, runs/tiny. From its last checkpoint come the weights, from its log the loss curve, and
-README.md says on what it was trained.
+has ended; RUN is its folder, runs/bundled-tiny. From its last checkpoint come the weights, from its log the loss curve,
+and README.md says on what it was trained.
 """
 import csv
 import shutil
@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 
 from minitp.models import Bundled
+from minitp.trace.wording import count
 from minitp.train.log import read_log
 
 FOLDER = Bundled("tiny").folder
 MOST_BYTES = 1_000_000             # of the weights
 CURVE = "losses.csv"
+LAST = 100                         # steps whose mean loss is told: one step's is that of a few windows
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 README = """# tiny
@@ -24,8 +26,8 @@ The model that comes with minitp: {parameters:,} weights, a byte is a token. `mi
 
 Trained by `mpirun -n {ranks} minitp train --config minitp/bundled/tiny/train.toml` on `pydoc_data.topics` of
 Python {python} (that text's SHA-256 {sha256}).
-Loss per byte, in nats: {loss:.3f} at the end, {validation:.3f} on the last 5 % of the text, from which it did not
-learn. [losses.csv](losses.csv) has the curve.
+Loss per byte, in nats: {loss:.3f} as a mean of the last {last} steps, {validation:.3f} on the last 5 % of the text,
+from which it did not learn. [losses.csv](losses.csv) has the curve. The {steps:,} steps took {minutes}.
 """
 
 
@@ -43,7 +45,8 @@ def main(run: Path) -> None:
     (FOLDER / "README.md").write_text(README.format(
         parameters=start["parameters"], ranks=start["ranks"], python=start["text"]["python"],
         sha256=start["text"]["sha256"], validation=evaluation["loss"],
-        loss=sum(row["loss"] for row in steps[-100:]) / len(steps[-100:])))
+        loss=sum(row["loss"] for row in steps[-LAST:]) / len(steps[-LAST:]), last=min(LAST, len(steps)),
+        steps=len(steps), minutes=count(round(sum(row["seconds"] for row in steps) / 60), "minute")))
 
 
 def write_curve(rows: list[dict]) -> None:

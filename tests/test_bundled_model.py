@@ -19,7 +19,7 @@ from minitp.tokenizer import ByteTokenizer
 from minitp.train.config import TrainConfig, read_toml
 from minitp.train.text import DEFAULT, open_text
 from minitp.weights import load_weights
-from tests.make_bundled_model import CURVE, FOLDER, MOST_BYTES
+from tests.make_bundled_model import CURVE, FOLDER, LAST, MOST_BYTES
 from tests.mpi_world import run_threads
 
 PROMPTS = ("The ", "If a class ", "This is the ")
@@ -85,6 +85,8 @@ def test_its_folder_says_how_it_was_trained():
     assert re.search(r"SHA-256 [0-9a-f]{64}\b", text) and re.search(r"Python 3\.\d+\.\d+", text)
     assert [int(row["step"]) for row in curve()] == list(range(1, settings().train.steps + 1))
     losses = [float(row["loss"]) for row in curve()]
+    assert f"{np.mean(losses[-LAST:]):.3f} as a mean of the last {LAST} steps" in text
+    assert settings().folder != TrainConfig().folder            # what a first `minitp train` fills
     assert abs(losses[0] - np.log(256)) < 0.1 and np.mean(losses[-100:]) < 1.4
     evaluated = [float(row["validation_loss"]) for row in curve() if row["validation_loss"]]
     assert evaluated[-1] < 1.4 and evaluated[-1] == min(evaluated)

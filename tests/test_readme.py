@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 
 import minitp
 from minitp.cli import app
+from minitp.commands.compare import CompareOptions
 from minitp.config import TINY, ModelConfig
 from minitp.placement import Placement
 from minitp.trace.predict import GenerationPlan, Steps, TrainingPlan, predict
 from minitp.trace.predict_training import step_form, sync_points
 from minitp.trace.wording import size
+from minitp.train.config import ModelSettings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -72,9 +74,24 @@ def test_the_training_run_is_the_closed_form_s():
 
 def test_the_options_of_the_training_section_exist():
     section = README[README.index("## Training"):README.index("## Read on")]
-    help_text = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).stdout
+
+    def help_of(verb: str) -> str:
+        return CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).stdout
+
+    for verb, options in (("app", r"minitp app (--[a-z-]+)"), ("generate", r"minitp generate -m \S+ (--[a-z-]+)")):
+        found = re.findall(options, section)
+        assert found and all(option in help_of(verb) for option in found)
+        section = re.sub(options, "", section)
     options = set(re.findall(r"--[a-z-]+", section))
-    assert {"--config", "--resume", "--trace"} <= options and all(option in help_text for option in options)
+    assert {"--config", "--resume", "--trace", "--values"} <= options
+    assert all(option in help_of("train") for option in options)
+    assert "minitp compare` takes the same steps on 1, 2, 3, 4 and 8" in " ".join(section.split())
+    assert CompareOptions({}).ranks == "1,2,3,4,8"
+
+
+def test_the_keys_of_the_model_are_all_there():
+    keys = re.search(r"The keys of `\[model\]` are (.*?)\.", README, re.S)[1]
+    assert re.split(r",\s+|\s+and\s+", keys) == [field.name.rstrip("_") for field in fields(ModelSettings)]
 
 
 def test_links_into_the_repository_exist():

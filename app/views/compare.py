@@ -4,11 +4,12 @@ from pathlib import Path
 import streamlit as st
 
 from minitp.errors import MinitpError
-from minitp.runs import RunFile, listed, runs_folder, samples, title
+from minitp.runs import RunFile, listed, runs_folder, samples, title, training_steps
 from minitp.trace.file import Trace
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, plain, share, size
 from minitp.view import compare as view
+from minitp.view import question
 from minitp.view.figures.compare import memory_figure, times_figure
 from minitp.view.rerun import LONGEST, RANKS, rerun
 from ui import page
@@ -49,14 +50,14 @@ def here() -> list[view.Entry] | None:
 def from_folder() -> list[view.Entry] | None:
     files = {file.name: file for file in (*samples(), *listed(runs_folder()))}
     headers = {name: header(file) for name, file in files.items()}
-    groups = view.groups(headers)
+    groups = question.groups(headers)
     if not groups:
         st.info("No two runs of the same model and prompt, or of the same training, are in the runs folder yet: start "
                 "the same prompt on 1, 2 and 4 ranks on the Run page, or run the tiny model here.")
         return None
-    labels = [f"{count(len(group), 'run')}: {title(headers[group[0]])}" for group in groups]
+    labels = [f"{count(len(group), 'run')}: {shared(headers[group[0]])}" for group in groups]
     number = st.selectbox("Model and prompt, or training", range(len(groups)), format_func=labels.__getitem__)
-    names = st.multiselect("Runs", groups[number], default=view.newest(groups[number], headers),
+    names = st.multiselect("Runs", groups[number], default=question.newest(groups[number], headers),
                            format_func=lambda name: label(files[name], headers[name]))
     if not names:
         st.info("Pick two runs or more.")
@@ -65,8 +66,13 @@ def from_folder() -> list[view.Entry] | None:
                       for file in [files[name]]))
 
 
+def shared(run: dict) -> str:
+    """What the runs of a group have in common."""
+    return question.training_in_words(run) if training_steps(run) else title(run)
+
+
 def label(file: RunFile, run: dict) -> str:
-    broken = ", broken on purpose" if view.was_broken(run) else ""
+    broken = ", broken on purpose" if question.was_broken(run) else ""
     return f"{count(run['ranks'], 'rank')}, {plain(run.get('world', ''), 12)}{broken} · {plain(file.name, 40)}"
 
 

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minitp.bench.measure import NOT_SPEED
+from minitp.commands.train_display import COPIES
 from minitp.trace.wording import count, duration, plain, size
 from minitp.train.compare import PHASES, Row, mesh_name
 from minitp.train.memory import KINDS
@@ -76,6 +77,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
              f"is {largest}, and {steps.dtype} rounds at {steps.eps:.1e} of a number.",
              "bytes: of the whole arrays that are summed or gathered, the same on every rank; sent: by a rank if each "
              "collective is a ring (a model, not measured)."]
+    if any(row["sync_points_by_phase"]["optimizer"] > 1 for row in rows):
+        found.append(f"optimizer: {' '.join(COPIES.split())}.")
     if rows[0]["world"] == "threads":
         found.append(f"time: {NOT_SPEED}.")
     return found

@@ -10,6 +10,8 @@ from minitp.train.schedule import Schedule
 LINES = 20                         # plain lines of steps, in all, and as many again at the start
 FRAME = 0.1                        # seconds between two pictures of the bar
 BAR = 20                           # columns
+TOKENIZERS = {"bytes": "bytes", "bpe": "byte pairs", "model": "the model's"}
+COPIES = "one sync point more where kv heads are held by several ranks: their gradients\nare summed once a step"
 Row = Mapping[str, Any]
 
 
@@ -126,8 +128,8 @@ def head(row: Row) -> str:
     return (f"{row['model']}: {row['parameters']:,} weights on {rank} ({row['world']}), {row['dtype']}; "
             f"{row['batch']}×{row['tokens']} tokens a step\n"
             f"{row['text']['name']}: {row['train_tokens']:,} tokens to learn from, {row['validation_tokens']:,} to "
-            f"test on ({row['tokenizer']})\n"
-            f"{row['folder']}: log, settings, checkpoints")
+            f"test on ({TOKENIZERS[row['tokenizer']]})\n"
+            f"{row['folder']}: log, settings, checkpoints" + (f"\n{COPIES}" if row["kv_copies"] else ""))
 
 
 def schedule_in_words(done: int, before: Schedule, now: Schedule) -> str:
@@ -149,5 +151,6 @@ def tail(row: Row) -> str:
     if row["memory"]:
         lines.append(f"held: {memory_in_words(row['memory'])}")
     if row["checkpoint"]:
-        lines.append(f'minitp generate -m {row["checkpoint"]} "{row["prompt"]}" continues with it')
+        lines.append(f'it continues a text by\nminitp generate -m {row["checkpoint"]} '
+                     f'--temperature {row["temperature"]:g} "{row["prompt"]}"')
     return "\n".join(lines)

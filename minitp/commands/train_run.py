@@ -49,8 +49,9 @@ class Run:
                 "parameters": sum(p.size for p in self.placement.parameters), "ranks": group.size,
                 "world": group.transport.world, "dtype": settings.dtype, "batch": settings.batch,
                 "tokens": settings.tokens, "steps": settings.steps, "text": self.corpus.facts["text"],
-                "tokenizer": self.corpus.facts["tokenizer"], "train_tokens": sizes["train"],
+                "tokenizer": self.config.tokenizer, "train_tokens": sizes["train"],
                 "validation_tokens": sizes["validation"], "folder": str(self.folder), "version": __version__,
+                "kv_copies": any(p.gradient == "partial" for p in self.placement.parameters),
                 "settings": self.config.to_dict(), "model_config": self.placement.config.to_dict()}
 
 

@@ -83,7 +83,8 @@ class Teller:
                 "tokens_per_second": step.get("tokens_per_second"), "ranks": start["ranks"], "world": start["world"],
                 "memory": None if held is None else held.to_row(),
                 "checkpoint": self.last.get("checkpoint", {}).get("folder"),
-                "prompt": self.run.config.run.sample_prompt, "folder": start["folder"]}
+                "prompt": self.run.config.run.sample_prompt,
+                "temperature": self.run.config.run.sample_temperature, "folder": start["folder"]}
 
     def _write_trace(self, start: Row) -> Trace | None:
         """The events of all ranks, and in the header what the closed form needs to foretell them. On rank 0 it is
@@ -98,6 +99,7 @@ class Teller:
                             run.config.train.recompute)
         described = plan.to_run()
         described["model"]["name"] = start["model"]
+        described["training"]["settings"] = run.config.deciding()
         recorder = training.group.recorder
         recorder.keep_events = True
         info = run_info(training.group, **described, losses=training.losses, trained_on=start["text"])

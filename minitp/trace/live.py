@@ -7,6 +7,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from minitp.trace.schema import Event
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from minitp.trace.file import Trace
 
 _SHAPE, _STATES, _PAYLOAD = 14, 28, 8      # columns; a longer cell takes from the reason, the last one
-_PASS, _POINTS, _SHARE, _BAR = 34, 18, 13, 20
+COLUMNS = 80                               # of a line for a pass, of which these are some
+_PASS, _POINTS, _SHARE = 26, 14, 12
 _SITE = {"load": 31}                       # layers.10.attention_norm.weight; else layers.10.attention.o
 
 
@@ -104,6 +106,9 @@ class ShowPasses(ShowComm):
             self._say_pass()
         super().finish(trace)
 
+    def _print(self, text: str) -> None:
+        super()._print(fill(text, COLUMNS))
+
     def _say_pass(self) -> None:
         self._say(pass_line(self._events, self._since))
         self._events, self._since = [], self._events[-1].leave
@@ -119,7 +124,7 @@ def heading(event: Event) -> str:
 
 
 def pass_line(events: Sequence[Event], since: int | None) -> str:
-    """forward 0 · micro-batch 2   8 sync points   12.3 kB   1.2 ms   43 % in them ▓▓▓▓░░░░░░
+    """forward 1 · micro-batch 2   8 sync points   12.3 kB   1.2 ms   43 % in them
 
     Times are from the last result of the pass before, `since`, to this one's.
     """
@@ -129,13 +134,8 @@ def pass_line(events: Sequence[Event], since: int | None) -> str:
     whole = events[-1].leave - (events[0].enter if since is None else since)
     cells = (pass_name(*place_of(events[0])).ljust(_PASS), count(points, "sync point").rjust(_POINTS),
              size(payload).rjust(_PAYLOAD), duration(whole).rjust(_PAYLOAD),
-             f"{share(inside, whole)} in them".rjust(_SHARE), _bar(inside, whole))
+             f"{share(inside, whole)} in them".rjust(_SHARE))
     return "  ".join(cells)
-
-
-def _bar(part: float, whole: float) -> str:
-    full = round(_BAR * min(part / whole, 1)) if whole else 0
-    return "▓" * full + "░" * (_BAR - full)
 
 
 def line(event: Event) -> str:

@@ -5,9 +5,9 @@ from minitp.errors import FileFormatError
 from minitp.trace.file import Trace
 from minitp.trace.predict import Steps, TrainingPlan, plan_from_run
 from minitp.trace.predict_training import step_in_words
-from minitp.trace.summary import STEP, Row
+from minitp.trace.summary import Row
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import count, duration, share, size
+from minitp.trace.wording import STEP, count, duration, share, size
 
 
 def step_lines(timeline: Timeline, phases: list[Row], ranks: int) -> list[str]:

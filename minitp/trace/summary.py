@@ -15,10 +15,9 @@ from minitp.trace.file import Trace
 from minitp.trace.passes import PassNumbers
 from minitp.trace.schema import CHECK, MESSAGES
 from minitp.trace.timeline import Span, Spent, Sync, Timeline, codes
-from minitp.trace.wording import kind_of_site, plain
+from minitp.trace.wording import STEP, kind_of_site, plain
 
 BY = ("phase", "token", "step", "site", "reason", "op", "rank")
-STEP = ("forward", "backward", "optimizer")        # the phases that one training step is made of
 TAIL = "(after the last sync)"
 NO_PHASE = "(no phase)"
 
@@ -53,7 +52,7 @@ def summarize(timeline: Timeline, by: str = "phase", rank: int | None = None,
 
     With `rank`, of that rank alone; with `phases`, of those alone.
     `site` groups the layers and parts the ops: "layers.*.mlp.down · all_reduce". `token` is phase and step, `step` has
-    all phases of a training step in one row.
+    all phases of a training step in one row; these count from 1, as in the run's log.
     Raises ConfigError for a `by` or a rank that isn't there.
     """
     if by not in BY:
@@ -151,7 +150,9 @@ def _of_step(by: str, phase: str, step: int | None) -> str:
     """The row of a phase and step, by phase, token or step."""
     if by == "phase" or step is None or step < 0:
         return phase or NO_PHASE
-    return f"{'step' if by == 'step' and phase in STEP else phase or NO_PHASE} {step}"
+    if phase in STEP:
+        return f"{'step' if by == 'step' else phase} {step + 1}"
+    return f"{phase or NO_PHASE} {step}"
 
 
 def event_keys(trace: Trace, by: str) -> list[str]:

@@ -22,6 +22,7 @@ def plain(text: object, longest: int = WIDTH) -> str:
     return line if len(line) <= longest else line[:longest - 1] + "…"
 
 
+STEP = ("forward", "backward", "optimizer")        # the phases that one training step is made of
 PHASES = {
     "load": "every rank gets its part of the weights",
     "prefill": "the whole prompt in one pass",
@@ -37,11 +38,15 @@ PHASES = {
 
 
 def pass_name(phase: str, step: int | None, micro_batch: int | None = None, longest: int = 40) -> str:
-    """decode 3, forward 0 · micro-batch 2: which pass something belongs to; its numbers count from 0."""
+    """decode 3, forward 1 · micro-batch 2: which pass something belongs to.
+
+    Training steps and micro-batches count from 1 as in the log, though a trace has them from 0; an evaluation has the
+    number of the step before it.
+    """
     name = plain(phase, longest) or "no phase"
     if step is not None and step >= 0:
-        name += f" {step}"
-    return name if micro_batch is None or micro_batch < 0 else f"{name} · micro-batch {micro_batch}"
+        name += f" {step + (phase in STEP)}"
+    return name if micro_batch is None or micro_batch < 0 else f"{name} · micro-batch {micro_batch + 1}"
 
 
 def kind_of_site(site: str) -> str:

@@ -207,6 +207,11 @@ class TrainConfig:
             return Path(self.model.from_).name
         return self.model.family or "tiny"
 
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide a run's losses, whatever its ranks, by key: for the header of its trace."""
+        return {**asdict(self.train), **asdict(self.optimizer), "from": self.model.from_,
+                "tokenizer": self.tokenizer, "validation": self.data.validation}
+
     @property
     def folder(self) -> Path:
         """Where the run lies."""

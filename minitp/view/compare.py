@@ -4,22 +4,21 @@ fewest.
 A trace holds the tokens but not the logits, so a comparison of traces speaks of tokens; `minitp.view.rerun` runs the
 bundled model anew and compares logits as well. Of training runs the losses are compared.
 """
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitp.runs import training_steps
 from minitp.trace.file import Trace
 from minitp.trace.predict import DTYPES
-from minitp.trace.summary import STEP, crowded
+from minitp.trace.summary import crowded
 from minitp.trace.timeline import Timeline
-from minitp.trace.wording import count, duration, plain, share, size
+from minitp.trace.wording import STEP, count, duration, plain, share, size
 from minitp.view.header import part, placement_of
 from minitp.view.passes import Pass, Passes
+from minitp.view.question import was_broken
 
 SAME_LOSS = 1e-4                   # as a share: what the order of float32 sums may make of some steps' losses
 
@@ -72,42 +71,6 @@ class Run:
     name: str
     timeline: Timeline
     logits: np.ndarray | None = None
-
-
-def question_of(run: dict[str, Any]) -> str | None:
-    """The same for runs that can be compared: model, dtype, and prompt and batch or the steps of a training; None
-    where the header doesn't say."""
-    what, model, training = part(run, "generation"), part(run, "model"), part(run, "training")
-    if training and model and type(run.get("ranks")) is int:
-        return json.dumps([model, run.get("trained_on"), training.get("dtype"), training_steps(run)], sort_keys=True)
-    if not (what and model and "prompts" in run and "tokens" in run and type(run.get("ranks")) is int):
-        return None
-    return json.dumps([model, run["prompts"], what.get("dtype"), what.get("batch")], sort_keys=True)
-
-
-def groups(headers: Mapping[str, dict[str, Any]]) -> list[list[str]]:
-    """Of runs by name, those with the same model and prompt, few ranks first; the largest group first; no lone ones."""
-    found: dict[str, list[tuple[int, str]]] = {}
-    for name, run in headers.items():
-        question = question_of(run)
-        if question is not None:
-            found.setdefault(question, []).append((run["ranks"], name))
-    return sorted(([name for _, name in sorted(group)] for group in found.values() if len(group) > 1),
-                  key=len, reverse=True)
-
-
-def was_broken(run: dict[str, Any]) -> bool:
-    """Whether the header says that syncs were skipped on purpose."""
-    return bool(part(run, "generation").get("broken"))
-
-
-def newest(group: Sequence[str], headers: Mapping[str, dict[str, Any]]) -> list[str]:
-    """One run per number of ranks and world: the one made last; one that was broken on purpose where there is no other.
-    """
-    chosen: dict[tuple, str] = {}
-    for name in sorted(group, key=lambda name: (not was_broken(headers[name]), str(headers[name].get("created", "")))):
-        chosen[headers[name]["ranks"], str(headers[name].get("world", ""))] = name
-    return [name for name in group if name in chosen.values()]
 
 
 def compare(runs: Sequence[Run]) -> list[Entry]:

@@ -16,9 +16,8 @@ from minitp.errors import ConfigError
 from minitp.plan.collectives import MODELS, best, has_model
 from minitp.plan.links import LINKS, Link
 from minitp.trace.file import Trace
-from minitp.trace.summary import STEP
 from minitp.trace.timeline import LAST, ROOT, codes, is_root, waits_for
-from minitp.trace.wording import count, duration, plain
+from minitp.trace.wording import STEP, count, duration, plain
 from minitp.view.passes import Pass, Passes
 
 MOST_RANKS = 64                    # of the curve over ranks

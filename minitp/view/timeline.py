@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitp.trace.summary import STEP, arrivals
+from minitp.trace.summary import arrivals
 from minitp.trace.timeline import Spent, Timeline
-from minitp.trace.wording import count, duration, plain, share
+from minitp.trace.wording import STEP, count, duration, plain, share
 from minitp.view.passes import Pass, Passes
 from minitp.view.replay import Replay
 from minitp.view.steps import Steps
@@ -18,6 +18,7 @@ MOST_BARS = 5_000                  # that a chart in a browser can take
 MOST_LANES = 32                    # ranks drawn below one another
 KINDS = ("computing", "waiting", "moving")
 COMPUTING, WAITING, MOVING = range(3)
+_IN_BETWEEN = {"prefill": "sample", "decode": "sample", "evaluate": "evaluation"}      # phases of a training run
 
 
 @dataclass(frozen=True)
@@ -223,12 +224,14 @@ def straggler_line(rows: list[Straggler]) -> str:
 
 
 def share_line(passes: Passes) -> str:
-    """How the time of all passes was spent; in training also by phase."""
+    """How the time of all passes was spent; in training also by phase: of a step's, and of what ran in between."""
     rows, by_phase = passes.work, dict[str, float]()
     whole = sum(row.time for row in rows)
     for row in rows:
-        by_phase[row.phase] = by_phase.get(row.phase, 0.0) + row.time
+        phase = _IN_BETWEEN.get(row.phase, plain(row.phase, 20) or "no phase")
+        by_phase[phase] = by_phase.get(phase, 0.0) + row.time
     parts = [f"{kind} {share(sum(getattr(row, kind) for row in rows), whole)}" for kind in KINDS]
-    phases = [f"{phase} {share(time, whole)}" for phase, time in by_phase.items() if phase in STEP]
+    training = any(row.phase in STEP for row in rows)
+    phases = [f"{phase} {share(time, whole)}" for phase, time in by_phase.items()] if training else []
     return (f"{count(len(rows), 'pass')} on {count(len(passes.trace.ranks), 'rank')}: {', '.join(parts)} of the time."
             + (f" By phase: {', '.join(phases)}." if phases else ""))

@@ -79,6 +79,8 @@ def test_a_run_is_told_logged_and_saved(tmp_path):
     assert {row["sync_points"] for row in steps} == {sync_points(Placement(TINY, 3))} == {15}
     assert {row["tokens"] for row in steps} == {4 * 16}
     assert all(len(line) <= 80 for line in said.splitlines())
+    assert "one sync point more where kv heads are held by several ranks" in said and "to test on (bytes)" in said
+    assert said.splitlines()[-1] == f'minitp generate -m {end["checkpoint"]} --temperature 0.8 "{end["prompt"]}"'
     assert "step 5/5 loss" in said and "15 sync points" in said and "step 3: saved as run/step-00000003" in said
     written = json.loads(minitp("generate", "-m", end["checkpoint"], "--max-tokens", "2", "--json", "1 sheep"))
     assert written["prompt_tokens"] == list(b"1 sheep") and len(written["tokens"]) == 2

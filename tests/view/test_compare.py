@@ -11,6 +11,7 @@ from minitp.errors import ConfigError
 from minitp.placement import Placement
 from minitp.trace import Timeline
 from minitp.view import compare as view
+from minitp.view import question
 from minitp.view.compare import Run
 from minitp.view.figures.compare import memory_figure, times_figure
 from minitp.view.rerun import LONGEST, RANKS, rerun
@@ -96,16 +97,17 @@ def test_runs_of_one_question_are_a_group(runs):
     headers = {run.name: run.timeline.trace.run for run in runs}
     other = deepcopy(headers["tiny on 2"]) | {"prompts": [9]}
     strange = {"no header": {}, "wrong": {"generation": 3, "model": [], "prompts": 1, "tokens": 1, "ranks": "x"}}
-    assert view.groups(headers | {"other": other} | strange) == [[f"tiny on {n}" for n in RANKS]]
+    assert question.groups(headers | {"other": other} | strange) == [[f"tiny on {n}" for n in RANKS]]
 
 
 def test_of_several_runs_on_as_many_ranks_the_newest(runs):
     one = runs[1].timeline.trace.run
     headers = {"old": one | {"created": "2026-01-01"}, "new": one | {"created": "2026-02-01"},
                "mpi": one | {"created": "2025-01-01", "world": "mpi"}}
-    assert view.newest(["old", "new", "mpi"], headers) == ["new", "mpi"]
+    assert question.newest(["old", "new", "mpi"], headers) == ["new", "mpi"]
     headers["new"] = headers["new"] | {"generation": headers["new"]["generation"] | {"broken": ["embedding"]}}
-    assert view.newest(["old", "new", "mpi"], headers) == ["old", "mpi"] and view.newest(["new"], headers) == ["new"]
+    assert question.newest(["old", "new", "mpi"], headers) == ["old", "mpi"]
+    assert question.newest(["new"], headers) == ["new"]
 
 
 @given(st.lists(st.integers(0, 2), max_size=6), st.lists(st.integers(0, 2), max_size=6))

@@ -1,4 +1,5 @@
 """What the pages for measuring say of a training run: passes by phase, a step's bill, losses that agree, held bytes."""
+import re
 from copy import deepcopy
 
 import pytest
@@ -8,7 +9,8 @@ from minitp.placement import Placement
 from minitp.plan.links import LINKS
 from minitp.runs import title, training_steps
 from minitp.trace import Timeline
-from minitp.view import compare, timeline
+from minitp.train.config import TrainConfig
+from minitp.view import compare, question, timeline
 from minitp.view.bill import PARTS
 from minitp.view.compare import Run
 from minitp.view.figures.timeline import lanes_figure, overview_figure
@@ -38,7 +40,9 @@ def test_a_step_is_shown_by_phase(passes):
         "forward 1", "backward 1", "forward 2", "backward 2", "forward 3", "backward 3", "optimizer"]
     drawn = lanes_figure(bars, timeline.hover_texts(passes, bars))
     assert list(drawn.layout.yaxis.categoryarray) == ["rank 2", "rank 1", "rank 0", "passes"]
-    assert "forward " in timeline.share_line(passes) and "optimizer " in timeline.share_line(passes)
+    of_phase = re.findall(r"(\w+) (\d+) %", timeline.share_line(passes).partition("By phase: ")[2])
+    assert [name for name, _ in of_phase] == ["forward", "backward", "optimizer", "evaluation", "sample"]
+    assert sum(int(number) for _, number in of_phase) == pytest.approx(100, abs=3)
 
 
 def test_phases_look_different_in_the_overview(passes):
@@ -78,7 +82,7 @@ def test_losses_are_compared_and_steps_timed():
     for run, losses in zip(runs, ([2.0, 1.0 + 1e-7, 0.5], [2.0, 1.0, 0.5]), strict=True):
         run.timeline.trace.run["losses"] = losses
     headers = {run.name: run.timeline.trace.run for run in runs}
-    assert compare.groups(headers) == [["1", "3"]]
+    assert question.groups(headers) == [["1", "3"]]
     one, three = compare.compare(runs)
     assert (one.ranks, one.unit, one.loss, three.loss) == (1, "step", 0.0, pytest.approx(1e-7))
     assert one.sync_points == three.sync_points == (5 * (5 + 3 + 5) + 3) // 3
@@ -88,6 +92,33 @@ def test_losses_are_compared_and_steps_timed():
     assert "differ by up to 0.2" in compare.verdict(compare.compare(runs))
     runs[0].timeline.trace.run["losses"] = "x"
     assert "don't say" in compare.verdict(compare.compare(runs))
+
+
+def test_only_like_trainings_are_compared():
+    def header(ranks, **settings):
+        run = deepcopy(training(3).run) | {"ranks": ranks}
+        run["training"]["settings"] = TrainConfig().deciding() | settings
+        return run
+
+    unlike = [{"batch": 8}, {"tokens": 32}, {"micro_batches": 2}, {"recompute": "full"}, {"dropout": 0.1}, {"seed": 1},
+              {"label_smoothing": 0.1}, {"dtype": "bf16"}, {"rate": 0.1}, {"from": "tiny"}]
+    headers = {f"{number} on {ranks}": header(ranks, **settings)
+               for number, settings in enumerate([{}, *unlike]) for ranks in (1, 2)}
+    assert question.groups(headers) == [[f"{number} on 1", f"{number} on 2"] for number in range(11)]
+    words = question.training_in_words(header(2, dtype="bf16", dropout=0.1))
+    assert words.startswith("3 training steps · ") and words.endswith("16×64 tokens, bf16, seed 0, dropout 0.1")
+    assert len({question.training_in_words(headers[f"{number} on 1"]) for number in range(11)}) == 11
+
+
+@pytest.mark.parametrize("settings", [
+    None, 3, [1], {"batch": [[]], "tokens": {}}, {"batch": 10**400, "tokens": float("nan"), "dtype": "x" * 10**6,
+                                                  "seed": "\x1b[31m<b>"}, {str(i): i for i in range(10**5)}])
+def test_a_strangers_settings_are_words_of_bounded_length(settings):
+    run = deepcopy(training(3).run)
+    run["training"]["settings"] = settings
+    assert question.question_of(run) and len(question.precision_of(run)) <= 20
+    assert len(question.training_in_words(run)) < 400 and "\x1b" not in question.training_in_words(run)
+    assert len(question.settings_of(run)) <= 60
 
 
 def test_the_list_of_runs_names_the_steps():

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from minitp.trace.summary import STEP
-from minitp.trace.wording import duration
+from minitp.trace.wording import STEP, duration
 from minitp.view.colors import GREY, INK, rank_hue
 from minitp.view.figures.style import laid_out, literal, marker, phase_marker, unit_for
 from minitp.view.replay import Cutting
