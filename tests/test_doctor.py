@@ -268,3 +268,11 @@ def test_the_report_is_words_in_80_columns_and_commands_stay_in_one_piece():
     assert all(len(line) <= 80 or command in line for line in text.splitlines())
     assert command in text and "BAD" in text and "none [cupy]" in text and "Not ready yet: MPI library." in text
     assert text.index("To mend:") < text.index(command) < text.index("If wanted:") < text.index("nvidia-smi")
+
+
+def test_a_package_is_imported_by_its_module_s_name(monkeypatch):
+    """An installed minitp names its needs as distributions are named, with a dash."""
+    monkeypatch.setattr(packages, "requirements", lambda: {"": {"ml-dtypes": "0.1"}})
+    assert packages.check_minitp().state == "ok"
+    monkeypatch.setattr(packages, "requirements", lambda: {"": {"no-such-package": "0.1"}})
+    assert packages.check_minitp().state == "bad"

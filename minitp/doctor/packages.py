@@ -16,7 +16,7 @@ import importlib, json
 failed = {}
 for name in NAMES:
     try:
-        importlib.import_module(name)
+        importlib.import_module(name.replace("-", "_"))          # a distribution's ml-dtypes is the module ml_dtypes
     except BaseException as error:
         failed[name] = f"{type(error).__name__}: {error}"
 print(json.dumps(failed))
