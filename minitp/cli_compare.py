@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from minitp.cli_options import CUT, RECORD, CutRule, Embedding, TimeoutOption, World, opt
-from minitp.cli_train import Precision, Recompute, chosen_model, plain_settings
+from minitp.cli_train import Recompute, TrainPrecision, chosen_model, plain_settings
 
 
 def compare(
@@ -23,7 +23,8 @@ def compare(
         seed: Annotated[int | None, opt("Of weights, order of the text, and dropout.", show_default="0")] = None,
         world: Annotated[World, opt("threads: ranks of this process; mpi: an MPI job for each number of ranks; auto: "
                                     "MPI if it is there.")] = World.threads,
-        dtype: Annotated[Precision | None, opt("Numbers to compute with.", panel=CUT, show_default="float64")] = None,
+        dtype: Annotated[TrainPrecision | None, opt("Numbers to compute with.", panel=CUT,
+                                                    show_default="float64")] = None,
         recompute: Annotated[Recompute | None, opt("What the backward pass computes again.", panel=CUT,
                                                    show_default="none")] = None,
         embedding: Annotated[Embedding | None, opt("Cut the table along the vocabulary or along hidden.", panel=CUT,

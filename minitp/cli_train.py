@@ -29,7 +29,7 @@ class Tokenizer(StrEnum):
     model = "model"
 
 
-class Precision(StrEnum):
+class TrainPrecision(StrEnum):
     float32 = "float32"
     float64 = "float64"
     bf16 = "bf16"
@@ -68,7 +68,7 @@ def train(
                                              )] = None,
         seed: Annotated[int | None, opt("Of weights, order of the text, and dropout.", panel=LEARN, show_default="0"
                                         )] = None,
-        dtype: Annotated[Precision | None, opt("Numbers to compute with; bf16: rounded weights, float32 masters.",
+        dtype: Annotated[TrainPrecision | None, opt("Numbers to compute with; bf16: rounded weights, float32 masters.",
                                                panel=CUT, show_default="float32")] = None,
         recompute: Annotated[Recompute | None, opt("What the backward pass computes again instead of keeping it: "
                                                    "attention's scores, or whole blocks.", panel=CUT,

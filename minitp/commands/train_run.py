@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from minitp.comm import Communicator
 from minitp.commands.session import ModelOptions, find_model, open_tokenizer
@@ -149,8 +149,7 @@ def _model(group: Communicator, config: TrainConfig, checkpoint: TrainingCheckpo
         made = config.model.config(config.data.vocab or BYTES, config.train.tokens)
         return made, InitialWeights(made, config.train.seed), None
     options = ModelOptions(config.model.from_, config.cut.embedding, config.cut.cut)           # type: ignore[arg-type]
-    source = find_model(group, options)[1]
-    assert source is not None                          # each rank reads its own slices
+    source = cast(Source, find_model(group, options)[1])       # None only where rank 0 scatters: here each rank reads
     config.check_model(source.config)
     return source.config, source, open_tokenizer(source) if group.rank == 0 else None
 

@@ -3,6 +3,7 @@
 q, k and v share one input, and so do gate and up: their partial gradients are added by the same product, and one
 all-reduce takes the sum in front of them. One for each would make five.
 """
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ MLP_BACK = "add the ranks' partial gradients before the MLP"
 BOTH_BACK = "add the ranks' partial gradients, attention + MLP"
 
 
-class Recomputable:
+class Recomputable(ABC):
     """Forward and backward of a block, which with full recomputation keeps nothing but its input.
 
     Its forward then runs a second time in the backward pass, sync points included.
@@ -47,11 +48,13 @@ class Recomputable:
         for part, kept in pending:
             part.backward_weight(kept, gradients)
 
+    @abstractmethod
     def run(self, x: Any, weights: Mapping[str, Any], ctx: Context) -> Any:
-        raise NotImplementedError
+        """The block's forward itself."""
 
+    @abstractmethod
     def run_backward(self, dy: Any, weights: Mapping[str, Any], ctx: Context) -> tuple[Any, Any]:
-        raise NotImplementedError
+        """(dx, ((part, what its weights wait for), …)), from what `run` saved."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ A `Split` is one rank's part of a model in float64. A program is a scalar made b
 forward, `back` the backward, which leaves weight gradients in the store and returns the whole gradient of x (None where
 the input is token ids). Nothing here knows how a gradient is computed; nothing in minitp knows of this.
 """
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def drawn(seed: int, *shape: int) -> np.ndarray:
 
 # --- programs ---------------------------------------------------------------------------------------------------------
 
-class Program:
+class Program(ABC):
     """value = Σ c · y for a fixed random c: of the whole y, or of every rank's own shard of it."""
     inputs: str | None = "hidden"                 # the size of x's last axis: a size of the config, or None (token ids)
     sites: tuple[str, ...] = ()                   # of the parameters it uses
@@ -106,11 +107,13 @@ class Program:
     def factor(self, split: Split, y: np.ndarray) -> np.ndarray:
         return drawn(12 + split.comm.rank * self.shard, *y.shape)
 
+    @abstractmethod
     def forward(self, split: Split, x: Any, ctx: Context) -> np.ndarray:
-        raise NotImplementedError
+        """What is differentiated, run on this rank."""
 
+    @abstractmethod
     def backward(self, split: Split, dy: np.ndarray, ctx: Context, gradients: Gradients) -> np.ndarray | None:
-        raise NotImplementedError
+        """The backward that is on trial: dx, or None where the input is no numbers."""
 
 
 @dataclass
