@@ -1,9 +1,12 @@
 """The traces that come with minitp: small enough, true to the closed form, and holding what the pictures need."""
+import re
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import minitp
 from minitp.trace import Trace, compare
 from minitp.trace.kept import named_tokens
 from minitp.trace.predict import GenerationPlan, TrainingPlan, plan_from_run, predict
@@ -24,6 +27,16 @@ def test_they_are_small_enough_to_come_along():
     files = sorted(FOLDER.glob("*"))
     assert [file.name for file in files] == sorted(f"{name}.json.gz" for name in RUNS)
     assert sum(file.stat().st_size for file in files) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_lines_of_code_they_name_are_those_that_called(name):
+    """A click shows that line: where the code has moved since, the traces are made anew."""
+    call = re.compile(r"\.(all_reduce|all_reduce_max|all_gather|reduce_scatter|scatter|gather|broadcast|leave|"
+                      r"enter_backward|on_root|share|barrier|send|receive)\(")
+    for caller in sorted(set(bundled(name).words("caller"))):
+        file, line = caller.rsplit(":", 1)
+        assert call.search((Path(minitp.__file__).parents[1] / file).read_text().splitlines()[int(line) - 1]), caller
 
 
 def test_they_are_as_the_closed_form_says(trace):
