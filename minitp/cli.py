@@ -37,6 +37,7 @@ from minitp.cli_options import (
     on_ranks,
     opt,
 )
+from minitp.cli_plan import plan_app
 from minitp.cli_train import train
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False,
@@ -46,6 +47,7 @@ models_app = typer.Typer(no_args_is_help=False, help="List the models, fetch one
 trace_app = typer.Typer(no_args_is_help=True, help="Read a trace: sum it up, export it, check it.")
 app.add_typer(models_app, name="models")
 app.add_typer(trace_app, name="trace")
+app.add_typer(plan_app, name="plan")
 app.command()(train)
 app.command()(compare)
 

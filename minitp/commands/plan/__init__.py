@@ -1,0 +1,1 @@
+"""What the verbs of `minitp plan` do: they ask `minitp.plan` and print its answers."""

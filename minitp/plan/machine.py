@@ -1,0 +1,133 @@
+"""A machine as the planner sees it: a device many times over, and levels of network between them.
+
+Level 0 is inside one machine; each further level joins units of the level below. Rates are per direction. What a data
+sheet says and what was reached are two numbers, and stay two.
+"""
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any, Literal
+
+from minitp.errors import ConfigError
+from minitp.plan.layout import Layout
+from minitp.plan.links import Link
+
+Table = tuple[tuple[int, float], ...]
+"""(payload in bytes, seconds), measured, in rising order of payload."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU, CPU, TPU or wafer.
+
+    memory        bytes, as the name says it ("80 GB": 80e9); `memory_real`: what the card reports, before anything runs
+    bandwidth     of that memory, bytes/s on the data sheet; `bandwidth_reached`: share of it that a decode step reaches
+    flops         peak FLOP/s by number type, dense; `flops_reached`: share of it that large products reach
+    """
+    name: str
+    kind: Literal["gpu", "cpu", "tpu", "wafer"]
+    memory: int
+    memory_real: int
+    memory_kind: str
+    bandwidth: float
+    flops: Mapping[str, float] = field(hash=False)
+    source: str
+    bandwidth_reached: float = 0.7
+    flops_reached: float = 0.5
+
+    def peak(self, dtype: str) -> float:
+        """Peak FLOP/s for a number type; of a type it has no units for, that of the next wider one it has."""
+        if dtype in self.flops:
+            return self.flops[dtype]
+        wider = {"int4": "int8", "q4_0": "int8", "q8_0": "int8", "int8": "fp8", "fp8": "bf16", "bf16": "fp16",
+                 "fp16": "float32", "tf32": "float32"}
+        if dtype in wider:
+            return self.peak(wider[dtype])
+        raise ConfigError(f"the peak of {self.name} for {dtype} isn't known; known are {', '.join(self.flops)}")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the network.
+
+    size     units of the level below that meet here: devices in a machine, machines in a cluster
+    link     what one device sees of it when it is alone on it
+    ports    how many such links a unit of the level below has to it (8 network cards a machine); devices of a unit that
+             talk at once share them. 0: one for each device
+    tables   measured times where there are some: (op, ranks) → table; a pair α, β stands in elsewhere
+    """
+    name: str
+    size: int
+    link: Link
+    ports: int = 0
+    tables: Mapping[tuple[str, int], Table] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices and the network between them. `levels[0].size` devices make one machine (a box, a node)."""
+    name: str
+    device: Device
+    levels: tuple[Level, ...]
+    source: str = ""
+    host_memory: int = 0
+    note: str = ""
+
+    def __post_init__(self):
+        if not self.levels:
+            raise ConfigError(f"the machine {self.name} needs at least one level of network")
+        if any(level.size < 1 for level in self.levels):
+            raise ConfigError(f"every level of {self.name} must join at least 1 unit")
+
+    @property
+    def devices(self) -> int:
+        """How many there are in all."""
+        n = 1
+        for level in self.levels:
+            n *= level.size
+        return n
+
+    @property
+    def per_machine(self) -> int:
+        """Devices in one box."""
+        return self.levels[0].size
+
+    def with_devices(self, devices: int) -> "Machine":
+        """As many boxes as `devices` need. A second level must be there to join them: ConfigError without."""
+        if devices <= self.per_machine:
+            return replace(self, levels=(replace(self.levels[0], size=devices),))
+        boxes = ceil(devices / self.per_machine)
+        if len(self.levels) < 2:
+            raise ConfigError(f"{devices} devices are {boxes} machines of {self.per_machine}, and nothing is known of "
+                              f"a network between machines of {self.name}: name one with --between")
+        inner, (*middle, outer) = self.levels[0], self.levels[1:]
+        below = 1
+        for level in middle:
+            below *= level.size
+        return replace(self, levels=(inner, *middle, replace(outer, size=ceil(boxes / below))))
+
+    def spread(self, layout: Layout, axis: str) -> tuple[int, ...]:
+        """How the members of one group of an axis lie: how many meet at each level.
+
+        (8, 1): all in one box. (1, 16): 16 boxes, one member in each. Their product is the group's size, where the
+        degrees fit the boxes; where they don't, the last level has what is left, rounded up.
+        """
+        return self.meeting(getattr(layout, axis), layout.strides[axis])
+
+    def meeting(self, members: int, stride: int = 1) -> tuple[int, ...]:
+        """How `members` ranks, `stride` apart, meet at each level."""
+        met, unit, left = [], 1, members
+        for number, level in enumerate(self.levels):
+            unit *= level.size
+            within = max(1, min(left, unit // stride)) if number + 1 < len(self.levels) else left
+            met.append(within)
+            left, stride = ceil(left / within), max(stride * within, 1)
+        return tuple(met)
+
+    def to_plain(self) -> dict[str, Any]:
+        """What a page or a JSON file says of it."""
+        return {"name": self.name, "device": self.device.name, "devices": self.devices,
+                "memory": self.device.memory, "memory real": self.device.memory_real,
+                "levels": [{"name": level.name, "size": level.size, "ports": level.ports, "link": level.link.name,
+                            "latency s": level.link.latency_s, "bytes/s": level.link.bytes_per_s}
+                           for level in self.levels]}
