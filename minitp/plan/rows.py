@@ -50,3 +50,17 @@ def by_kind(rows: Iterable[Row]) -> dict[Kind, int]:
     held = {kind: sum(row.bytes for row in rows if row.kind == kind) for kind in KINDS}
     there = {row.kind for row in rows}
     return {kind: size for kind, size in held.items() if kind in there}
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """One term of a time: seconds, by a formula. A model of a machine, never measured."""
+    term: str
+    formula: str
+    numbers: str
+    seconds: float
+    source: str
+    note: str = ""
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
