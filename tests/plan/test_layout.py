@@ -85,7 +85,8 @@ def test_a_type_without_units_of_its_own_runs_on_the_next_wider_ones():
 
 
 GPT = ModelConfig(hidden=24, layers=4, heads=6, kv_heads=6, head_size=4, ffn=96, vocab=53, positions=40, norm="layer",
-                  activation="gelu", gated=False, rotary=None, tied=True, qkv_bias=True, attention_bias=True, mlp_bias=True)
+                  activation="gelu", gated=False, rotary=None, tied=True, qkv_bias=True, attention_bias=True,
+                  mlp_bias=True)
 MODELS = {"nine heads": PlannedModel(NINE_HEADS), "tiny": PlannedModel(TINY), "gpt": PlannedModel(GPT)}
 
 
