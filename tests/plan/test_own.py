@@ -83,7 +83,7 @@ def recorded(tmp_path, *words: str) -> dict:
 
 
 @pytest.mark.parametrize("words", [["--dtype", "bf16", "--micro-batches", "2", "--recompute", "full"],
-                                   ["--dropout", "0.1", "--trace-steps", "-1"]])
+                                   pytest.param(["--dropout", "0.1", "--trace-steps", "-1"], marks=pytest.mark.slow)])
 def test_a_training_trace_tells_what_was_held_and_it_was_planned(tmp_path, monkeypatch, words):
     monkeypatch.setenv("MINITP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("some words to learn from\n" * 40)
