@@ -14,7 +14,7 @@ from minitp.plan.job import Inference, Job, Training, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Row
-from minitp.plan.share import Share, share, shards
+from minitp.plan.share import Share, shards, share
 from minitp.plan.terms import Term
 
 
@@ -32,7 +32,7 @@ UNMODELED = (
     Unmodeled("fragmentation of the allocator", "some percent; more with sizes that vary",
               "Rajbhandari et al. 2020 (ZeRO), section 3.2: over 30 % in extreme cases"),
     Unmodeled("buffers inside the communication library", "some MB for each group and channel", "NCCL: NCCL_BUFFSIZE"),
-    Unmodeled("buckets of data parallelism and ZeRO, prefetched layers", "25 MB to several GB, by the library's options",
+    Unmodeled("buckets of data parallelism and ZeRO, prefetched layers", "25 MB to several GB, by its options",
               "DeepSpeed issue 4527: 14.3 GiB on a card of whose states 0.5 GiB remain"),
     Unmodeled("gradients of activations inside a layer's backward pass", "a few arrays of b·s·h, and of the logits one",
               "Korthikanti et al. 2022, section 4: not counted there either"),

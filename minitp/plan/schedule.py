@@ -66,10 +66,8 @@ def of_stage(schedule: Schedule, stages: int, micro_batches: int, chunks: int, s
     passes = len(forward)
     if schedule == "gpipe":
         return (*forward, *reversed(backward))
-    if chunks == 1:
-        ahead = stages - 1 - stage
-    else:
-        ahead = 2 * (stages - 1 - stage) + (chunks - 1) * stages      # Megatron-LM, core/pipeline_parallel/schedules.py
+    behind = stages - 1 - stage
+    ahead = behind if chunks == 1 else 2 * behind + (chunks - 1) * stages        # as in Megatron-LM's schedules.py
     ahead = min(ahead, passes)
     order = list(forward[:ahead])
     for n in range(ahead, passes):

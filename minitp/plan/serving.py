@@ -58,4 +58,4 @@ def _logits(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
                (per(LOGIT_BYTES), *rows, Factor("V", share.widths.vocab)), LOGITS)
     if share.widths.vocab < share.config.vocab:
         yield Term("logits", "logits, gathered to choose a token",
-                   (per(LOGIT_BYTES), b, Factor("vocabulary", share.config.vocab)), LOGITS)
+                   (per(LOGIT_BYTES), b, Factor("V_all", share.config.vocab)), LOGITS)

@@ -13,7 +13,6 @@ from minitp.plan.layout import Layout, Place
 from minitp.plan.model import Held, PlannedModel, Where
 from minitp.plan.schedule import held as held_by_chunk
 
-
 Embedding = Literal["vocab", "hidden"]
 CutRule = Literal["even", "balanced"]
 

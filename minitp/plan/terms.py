@@ -10,14 +10,16 @@ from typing import NamedTuple
 from minitp.plan.rows import Kind, Row
 
 SYMBOLS = {
-    "N": "numbers that this rank holds of this part", "N_e": "of the experts", "P": "parameters",
-    "d": "ranks that ZeRO cuts over", "d_e": "ranks that ZeRO cuts experts over", "L": "layers of this stage", "l": "layers times micro-batches that wait there",
+    "N": "numbers that this rank holds of this part", "N_e": "numbers of the experts that it holds",
+    "d": "ranks that ZeRO cuts over", "d_e": "ranks that ZeRO cuts experts over",
+    "L": "layers of this stage", "l": "layers times micro-batches that wait there",
     "m": "micro-batches that wait there", "b": "sequences at once on this rank", "s": "tokens of a sequence",
     "s_c": "tokens of a sequence on this rank (context parallelism cuts them)",
-    "s_t": "of those, where sequence parallelism cuts them as well", "h": "hidden size", "a": "query heads of this rank",
-    "k": "kv heads of this rank", "e": "head size", "F": "feed-forward rows of this rank",
-    "V": "vocabulary rows of this rank", "A": "experts that a token visits", "E": "experts of the model",
+    "s_t": "of those, this rank's where sequence parallelism cuts them as well",
     "T": "tokens of a sequence in the cache, on this rank", "n_e": "tokens that visit the experts of this rank",
+    "h": "hidden size", "a": "query heads of this rank", "k": "kv heads of this rank", "e": "head size",
+    "F": "feed-forward rows of this rank", "V": "vocabulary rows of this rank", "V_all": "vocabulary rows of the model",
+    "A": "experts that a token visits", "E": "experts of the model",
 }
 """What the letters of formulas mean. A bare number is bytes per number, or how many arrays there are."""
 
