@@ -150,13 +150,15 @@ def slowest_stage(model: PlannedModel, layout: Layout, context: float) -> int:
     return max(stages(model, layout), key=lambda stage: on_stage(model, layout, stage, context).total)
 
 
-def stages(model: PlannedModel, layout: Layout) -> tuple[int, ...]:
-    """One stage of each kind: the ends, and of those between one for each number of layers."""
-    kinds: dict[tuple[int, bool, bool], int] = {}
+def stages(model: PlannedModel, layout: Layout) -> dict[int, int]:
+    """The first stage of each kind, and how many are like it: the ends, and those between by their number of layers."""
+    first: dict[tuple[int, bool, bool], int] = {}
+    count: dict[int, int] = {}
     for stage in range(layout.pp):
         kind = layout.layers_on(model.config.layers, stage), stage == 0, stage == layout.pp - 1
-        kinds.setdefault(kind, stage)
-    return tuple(sorted(kinds.values()))
+        like = first.setdefault(kind, stage)
+        count[like] = count.get(like, 0) + 1
+    return count
 
 
 # --- as papers print them -------------------------------------------------------------------------------------------

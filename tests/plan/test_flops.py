@@ -52,7 +52,7 @@ def test_experts_count_those_that_a_token_visits():
 
 def test_stages_are_one_of_each_kind_and_the_head_is_on_the_last():
     layout = Layout(tp=8, pp=16, dp=64)
-    assert flops.stages(LLAMA31_405B, layout) == (0, 1, 14, 15)          # 126 layers: 14 stages of 8, two of 7
+    assert flops.stages(LLAMA31_405B, layout) == {0: 1, 1: 13, 14: 1, 15: 1}          # 126 layers: 14 stages of 8
     with_head = flops.on_stage(LLAMA31_405B, layout, 15, 8192)
     assert with_head.head == 2 * 128256 * 16384 / 8
     assert flops.on_stage(LLAMA31_405B, layout, 0, 8192).head == 0
