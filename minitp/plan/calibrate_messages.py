@@ -26,10 +26,13 @@ from minitp.trace.merge import align_clocks, collect, run_info
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "scatter", "gather", "reduce")
 """The communicator's kinds; a maximum moves what a sum does (`plan.collectives.COSTS_AS`)."""
 SIZES = tuple(4**n for n in range(1, 13))                # 4 B … 16 MiB
-BETWEEN = tuple(2 * size for size in SIZES[:-1])         # measured too, to see how well the others foretell them
+BETWEEN = tuple(2 * size for size in SIZES[:-1])
+TESTS = tuple(3 * size for size in SIZES[:-1])           # 12 B … 12 MiB: in no table
 SMALL = 2**16                                            # bytes: up to here a round has each size twice
 _WHY: dict[str, Any] = {"site": "calibrate", "reason": "measure how long it takes"}
 Progress = Callable[[str], None]
+Spread = tuple[float, float, float]
+"""Lower quartile, median, upper quartile, in s."""
 
 
 class SmallerGroups:
@@ -80,7 +83,7 @@ class Layer:
 
 
 def call(group: Communicator, op: str, size: int) -> Callable[[], Any]:
-    """One collective of float32 whose whole array has `size` bytes; its input is made here, outside of what is timed."""
+    """One collective of float32 whose whole array has `size` bytes; its input is made here, outside of its time."""
     n, rank = size // 4, group.rank
     cut, whole = Cut(n, group.size), np.full(n, rank / 8, np.float32)
     root = whole if rank == 0 else None
@@ -129,10 +132,13 @@ def collectives(group: Communicator, sizes: Mapping[str, Sequence[int]], *, seco
         return collect(group, recorder, run_info(group))
 
 
-def medians(trace: Trace) -> dict[Kind, tuple[float, float, float]]:
-    """(lower quartile, median, upper quartile) in s of each kind, the first round left out."""
-    times = durations(trace, range(1, 2**31))
-    return {kind: tuple(np.percentile(of_kind, (25, 50, 75)).tolist()) for kind, of_kind in times.items()}
+def medians(trace: Trace) -> dict[Kind, Spread]:
+    """The times of each kind, the first round left out."""
+    def spread(times: np.ndarray) -> Spread:
+        low, middle, high = np.percentile(times, (25, 50, 75)).tolist()
+        return low, middle, high
+
+    return {kind: spread(times) for kind, times in durations(trace, range(1, 2**31)).items()}
 
 
 def ping_pong(group: Communicator, sizes: Sequence[int] = (*SIZES, *BETWEEN), *, seconds: float = 1.0, least: int = 5
@@ -143,7 +149,8 @@ def ping_pong(group: Communicator, sizes: Sequence[int] = (*SIZES, *BETWEEN), *,
     """
     times: dict[int, list[float]] = {size: [] for size in sorted(sizes)}
     if group.rank < 2:
-        buffers, began, again = {size: np.zeros(size, np.uint8) for size in times}, time.monotonic(), np.ones(1, np.uint8)
+        buffers, again = {size: np.zeros(size, np.uint8) for size in times}, np.ones(1, np.uint8)
+        began = time.monotonic()
         while again[0]:
             for size, buffer in buffers.items():
                 for _ in range(3 if size <= SMALL else 1):

@@ -5,6 +5,7 @@ What is read is a matrix of weights in a matrix · vector product, as decoding r
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +52,12 @@ def works(quick: bool) -> dict[str, tuple[Callable[[], object], float]]:
         "copy": (lambda: np.copyto(half, weights[:rows // 2]), 2.0 * half.nbytes)}
     for dtype in ("float32", "float64"):
         a, b = (draw.standard_normal((n, DEEP)).astype(dtype) for n in (TOKENS, WIDE))
-        made[dtype] = (lambda a=a, b=b: a @ b.T, 2.0 * TOKENS * WIDE * DEEP)
+        made[dtype] = partial(_product, a, b), 2.0 * TOKENS * WIDE * DEEP
     return made
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a @ b.T
 
 
 def rates(group: Communicator, *, seconds: float, quick: bool = False,
@@ -75,7 +80,7 @@ def _alone(group: Communicator, work: Callable[[], object], seconds: float) -> f
     mine = 0.0
     if group.rank == 0:
         work()
-        began, times = time.perf_counter(), []
+        began, times = time.perf_counter(), list[float]()
         while len(times) < 3 or time.perf_counter() - began < seconds:
             start = time.perf_counter()
             work()
@@ -88,13 +93,13 @@ def _alone(group: Communicator, work: Callable[[], object], seconds: float) -> f
 def _together(group: Communicator, work: Callable[[], object], seconds: float) -> float:
     """s of it on the slowest rank while all do it; rounds of three, so that nobody has ended while others work."""
     work()
-    began, rounds, again = time.perf_counter(), [], True
+    began, rounds, again = time.perf_counter(), list[float](), True
     while again:
         group.transport.barrier()
         start = time.perf_counter()
         for _ in range(3):
             work()
-        rounds.append(every_rank(group, [(time.perf_counter() - start) / 3]).max())
+        rounds.append(float(every_rank(group, [(time.perf_counter() - start) / 3]).max()))
         over = len(rounds) >= 2 and time.perf_counter() - began > seconds
         again = not group.share(over if group.rank == 0 else None, site="calibrate",
                                 reason="go on as long as there is time")
