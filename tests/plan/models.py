@@ -1,0 +1,51 @@
+"""Models and layouts for the planner's tests: GPT and Llama shapes, and odd small ones that Hypothesis draws."""
+from hypothesis import strategies as st
+
+from minitp.config import ModelConfig
+from minitp.plan.layout import Layout
+from minitp.plan.model import PlannedModel
+
+
+def gpt(hidden: int, layers: int, heads: int, vocab: int = 51200, positions: int = 2048, **more) -> PlannedModel:
+    """A GPT: as many kv heads as heads, F = 4h, biases everywhere, learned positions, a tied head."""
+    return PlannedModel(ModelConfig(
+        hidden=hidden, layers=layers, heads=heads, kv_heads=heads, head_size=hidden // heads, ffn=4 * hidden,
+        vocab=vocab, positions=positions, norm="layer", activation="gelu_tanh", gated=False, rotary=None, tied=True,
+        qkv_bias=True, attention_bias=True, mlp_bias=True), **more)
+
+
+def llama(hidden: int, layers: int, heads: int, kv_heads: int, ffn: int, vocab: int, **more) -> PlannedModel:
+    return PlannedModel(ModelConfig(hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads,
+                                    head_size=hidden // heads, ffn=ffn, vocab=vocab, positions=131072), **more)
+
+
+LLAMA_8B = llama(4096, 32, 32, 8, 14336, 128256)
+LLAMA_405B = llama(16384, 126, 128, 8, 53248, 128256)
+GPT3 = gpt(12288, 96, 96)
+
+
+@st.composite
+def small_models(draw) -> PlannedModel:
+    """Odd sizes: heads that don't divide, few kv heads, gated or not, tied or not, experts."""
+    kv_heads, group = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    experts = draw(st.sampled_from([1, 1, 3, 4]))
+    gated = draw(st.booleans())
+    config = ModelConfig(hidden=draw(st.integers(3, 24)), layers=draw(st.integers(1, 6)), heads=kv_heads * group,
+                         kv_heads=kv_heads, head_size=2 * draw(st.integers(1, 4)), ffn=draw(st.integers(3, 40)),
+                         vocab=draw(st.integers(5, 60)), positions=64, gated=gated, tied=draw(st.booleans()),
+                         norm=draw(st.sampled_from(["rms", "layer"])), qkv_bias=draw(st.booleans()),
+                         mlp_bias=draw(st.booleans()), attention_bias=draw(st.booleans()),
+                         parallel_block=draw(st.booleans()))
+    return PlannedModel(config, experts=experts, active=draw(st.integers(1, experts)),
+                        embedding_norm=draw(st.booleans()))
+
+
+@st.composite
+def small_layouts(draw) -> Layout:
+    dp, cp = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    schedule = draw(st.sampled_from(["1f1b", "gpipe", "interleaved"]))
+    return Layout(tp=draw(st.integers(1, 5)), pp=draw(st.integers(1, 4)), dp=dp, cp=cp,
+                  ep=draw(st.sampled_from([n for n in range(1, dp * cp + 1) if dp * cp % n == 0])),
+                  sequence=draw(st.booleans()), zero=draw(st.sampled_from([0, 1, 2, 3])), schedule=schedule,
+                  chunks=draw(st.integers(1, 3)) if schedule == "interleaved" else 1,
+                  embedding=draw(st.sampled_from(["vocab", "hidden"])), cut=draw(st.sampled_from(["even", "balanced"])))
