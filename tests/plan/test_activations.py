@@ -9,9 +9,9 @@ from minitp.plan.job import Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.memory import one_layer, rows
 from minitp.plan.rows import total
-from tests.plan.models import GPT3, LLAMA_8B, gpt
+from tests.plan.plan_models import GPT3, LLAMA31_8B, gpt
 
-KORTHIKANTI = {"22B": gpt(6144, 48, 64), "175B": GPT3, "530B": gpt(20480, 105, 128), "1T": gpt(25600, 128, 160)}
+KORTHIKANTI = {"22B": gpt(48, 6144, 64), "175B": GPT3, "530B": gpt(105, 20480, 128), "1T": gpt(128, 25600, 160)}
 
 
 @settings(max_examples=40)
@@ -19,7 +19,7 @@ KORTHIKANTI = {"22B": gpt(6144, 48, 64), "175B": GPT3, "530B": gpt(20480, 105, 1
        st.integers(1, 8), st.booleans())
 def test_table_2(t, b, s, a, e, sequence):
     h, s = a * 2 * e, 8 * s
-    model, layout = gpt(h, 2, a), Layout(tp=t, sequence=sequence)
+    model, layout = gpt(2, h, a), Layout(tp=t, sequence=sequence)
     job = Training(seq=s, micro_batch=b, batch=b, stored=True, dropout=True)
     sbh, scores = s * b * h, 5 * a * s * s * b
 
@@ -86,16 +86,16 @@ def test_outside_the_layers():
 def test_full_recomputation_holds_one_layer_more():
     """One layer of one micro-batch is there while its backward pass runs; its input is the one that was kept."""
     job = Training(stored=True, dropout=True, recompute="full")
-    held = {row.term: row.bytes for row in rows(LLAMA_8B, Layout(), job, Place(0, 0, 0, 0))}
-    layer = total(one_layer(LLAMA_8B, Layout(), replace(job, recompute="none")))
+    held = {row.term: row.bytes for row in rows(LLAMA31_8B, Layout(), job, Place(0, 0, 0, 0))}
+    layer = total(one_layer(LLAMA31_8B, Layout(), replace(job, recompute="none")))
     assert held["one layer, computed again"] == layer - 2 * 2048 * 4096
     assert held["layer inputs"] == 32 * 2 * 2048 * 4096
-    scores = {row.term: row.bytes for row in rows(LLAMA_8B, Layout(), replace(job, recompute="selective"),
+    scores = {row.term: row.bytes for row in rows(LLAMA31_8B, Layout(), replace(job, recompute="selective"),
                                                   Place(0, 0, 0, 0))}
     assert scores["scores, computed again"] == 5 * 32 * 2048**2
 
 
 def test_a_gated_layer_with_few_kv_heads():
     """Llama 3 8B: 2 norm inputs, 2 inputs, q and output 1 each, k and v ¼ each, 3 of F = 3.5h: 17 copies of b·s·h."""
-    layer = total(one_layer(LLAMA_8B, Layout(), Training(recompute="selective")))
+    layer = total(one_layer(LLAMA31_8B, Layout(), Training(recompute="selective")))
     assert layer == 17 * 2 * 2048 * 4096

@@ -1,27 +1,9 @@
-"""Models and layouts for the planner's tests: GPT and Llama shapes, and odd small ones that Hypothesis draws."""
+"""Odd small models and layouts that Hypothesis draws."""
 from hypothesis import strategies as st
 
 from minitp.config import ModelConfig
 from minitp.plan.layout import Layout
 from minitp.plan.model import PlannedModel
-
-
-def gpt(hidden: int, layers: int, heads: int, vocab: int = 51200, positions: int = 2048, **more) -> PlannedModel:
-    """A GPT: as many kv heads as heads, F = 4h, biases everywhere, learned positions, a tied head."""
-    return PlannedModel(ModelConfig(
-        hidden=hidden, layers=layers, heads=heads, kv_heads=heads, head_size=hidden // heads, ffn=4 * hidden,
-        vocab=vocab, positions=positions, norm="layer", activation="gelu_tanh", gated=False, rotary=None, tied=True,
-        qkv_bias=True, attention_bias=True, mlp_bias=True), **more)
-
-
-def llama(hidden: int, layers: int, heads: int, kv_heads: int, ffn: int, vocab: int, **more) -> PlannedModel:
-    return PlannedModel(ModelConfig(hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads,
-                                    head_size=hidden // heads, ffn=ffn, vocab=vocab, positions=131072), **more)
-
-
-LLAMA_8B = llama(4096, 32, 32, 8, 14336, 128256)
-LLAMA_405B = llama(16384, 126, 128, 8, 53248, 128256)
-GPT3 = gpt(12288, 96, 96)
 
 
 @st.composite
