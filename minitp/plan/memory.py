@@ -84,6 +84,11 @@ def fullest(model: PlannedModel, layout: Layout, job: Job) -> tuple[Place, int]:
     return place, sizes[place]
 
 
+def most_bytes(model: PlannedModel, layout: Layout, job: Job) -> int:
+    """Bytes of the rank that holds most."""
+    return fullest(model, layout, job)[1]
+
+
 def _terms(mine: Share, job: Job) -> Iterator[Term]:
     if isinstance(job, Training):
         yield from states.training(mine, job.precision)
