@@ -11,8 +11,7 @@ from minitp.plan.terms import Factor, Term, factors, per
 ZERO_3 = "Rajbhandari et al. 2020 (ZeRO), section 5.3: a layer's parameters are there while it runs"
 ZERO_2 = "Rajbhandari et al. 2020 (ZeRO), section 5.2: a layer's gradients are whole until they are reduced"
 RING = "Liu et al. 2023 (Ring Attention), section 3: the block in use and the block that arrives"
-PIPELINE = ("Narayanan et al. 2021, section 4.1: b·s·h each way; what was sent is freed (Korthikanti et al. 2022, "
-            "appendix B)")
+PIPELINE = "Narayanan et al. 2021, section 4.1: b·s·h each way; what was sent is freed (Korthikanti et al. 2022)"
 TENSOR = "Shoeybi et al. 2019, section 3: the sum of the ranks' terms, b·s·h"
 GATHERED = "Korthikanti et al. 2022, section 4.2.2: a column cut's input, gathered over the sequence"
 

@@ -54,6 +54,11 @@ def rows(model: PlannedModel, layout: Layout, job: Job, place: Place) -> list[Ro
     return terms.rows(_terms(share(model, layout, place), job))
 
 
+def one_layer(model: PlannedModel, layout: Layout, job: Training, place: Place | None = None) -> list[Row]:
+    """What ONE layer keeps of ONE micro-batch for its backward pass, on a rank (the first, if none is named)."""
+    return terms.rows(activations.layer(share(model, layout, place or Place(0, 0, 0, 0)), job))
+
+
 def ranks(model: PlannedModel, layout: Layout, job: Job) -> dict[Place, list[Row]]:
     """The rows of each kind of rank: one place for every different stage, tp shard and share of the experts."""
     return {place: rows(model, layout, job, place)

@@ -7,7 +7,7 @@ from minitp.plan.share import Share
 from minitp.plan.terms import Factor, Term, factors, per
 
 CACHE = "Kwon et al. 2023 (vLLM), section 3: k and v of every layer, kv head and token"
-COPIED = "ranks beyond the kv heads hold copies: the heads are divided by min(t, kv heads)"
+COPIED = "with copies of kv heads that several ranks need: with t ranks divided by min(t, kv heads), not by t"
 LOGITS = "minitp.layers.head: float32"
 WORK = "minitp.layers: arrays alive at once inside one layer; scores are never stored (Dao et al. 2022)"
 TENSOR = "Shoeybi et al. 2019, section 3: the sum of the ranks' terms"
@@ -26,10 +26,9 @@ def inference(share: Share, job: Inference) -> Iterator[Term]:
 
 def _cache(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
     if share.whole_layers:
-        copied = share.layout.tp > share.config.kv_heads
         yield Term("kv cache", "k and v of all tokens", (per(2), per(bytes_of(job.cache)), *factors(
             ("L", share.whole_layers), ("k", share.widths.kv_heads), ("e", share.config.head_size)), b,
-            Factor("T", share.sequence(job.context))), CACHE, COPIED if copied else "")
+            Factor("T", share.sequence(job.context))), CACHE, COPIED if share.kv_copied else "")
 
 
 def _work(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
