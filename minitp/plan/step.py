@@ -3,7 +3,7 @@
   step = m · (products + sync points of the slowest stage) + bubble + sends between stages + exposed data parallelism
          + optimizer
 
-Products run at the share of the peak that the device reaches: Device.flops_reached, one number for all shapes, which has
+Products run at the share of the peak that the device reaches: Device.flops_reached, one number for all shapes, with
 what lies between products in it. Collectives of the tp group stand in the way of what follows and hide behind nothing.
 Data parallelism hides behind the passes that it can run beside. What isn't modeled: launches, stragglers, input,
 checkpoints, restarts, shapes that a device likes less. All of it is a model.
@@ -103,7 +103,7 @@ def training_step(model: PlannedModel, layout: Layout, job: Training, machine: M
     """
     one = _Step(model, layout, job, machine, overlap, policy)
     rows, hidden = one.rows()
-    return StepTime(tuple(row for row in rows if row.seconds), flops.step(model, job), layout.devices,
+    return StepTime(tuple(row for row in rows if row.seconds or row.note), flops.step(model, job), layout.devices,
                     job.batch * job.seq, one.peak, one.stage, one.bubble, hidden, job.tokens)
 
 
@@ -197,7 +197,7 @@ class _Step:
         total = sum(time for _, time in like)
         beside = self.m * self.takes(mine.forward.scores + mine.backward.scores + mine.recomputed.scores)
         exposed = max(0.0, total - beside)
-        return [self._row(NAMES["cp"], like, exposed, "what its scores don't hide")], total - exposed
+        return [self._row(NAMES["cp"], like, exposed, _hidden(total - exposed))], total - exposed
 
     def _bubble(self, ideal: float, products: float) -> TimeRow:
         """Filling and draining: the other stages' time for one micro-batch, by chunks. Stages may differ."""
@@ -225,7 +225,7 @@ class _Step:
             took = sum(time for _, time in rows)
             exposed += max(0.0, took - passes * beside) if self.overlap else took
             total += took
-        return [self._row(NAMES["dp"], like, exposed, "what the passes don't hide")], total - exposed
+        return [self._row(NAMES["dp"], like, exposed, _hidden(total - exposed))], total - exposed
 
     def _optimizer(self) -> TimeRow:
         """Reads gradients, reads and writes the master copy and the moments, writes the weights: memory's work."""
@@ -237,3 +237,7 @@ class _Step:
                        f"{mine / 1e9:.4g}e9 · {size / max(mine, 1):.4g} B / ({device.bandwidth / 1e9:,.5g} GB/s · "
                        f"{device.bandwidth_reached:.2g})", size / (device.bandwidth * device.bandwidth_reached),
                        "Adam, once a step")
+
+
+def _hidden(seconds: float) -> str:
+    return f"{seconds:.3g} s more run beside the passes and take no time of their own" if seconds else ""

@@ -29,7 +29,7 @@ GPT3 = gpt(96, 12288, 96)
 
 
 A100 = Device("A100-80", "gpu", 80 * 10**9, 85 * 10**9, "HBM2e", 2.039e12,
-              {"bf16": 312e12, "fp16": 312e12, "float32": 19.5e12}, "made for tests", 0.7, 0.55)
+              {"bf16": 312e12, "fp16": 312e12, "float32": 19.5e12}, "made for tests", 0.68, 0.57)
 NVLINK = Link("NVLink", 1.5e-6, 235e9, "made for tests")
 HDR = Link("HDR", 5e-6, 25e9, "made for tests")
 ETHERNET = Link("1 GbE", 60e-6, 0.118e9, "made for tests")

@@ -135,7 +135,7 @@ def test_a_prompt_computes_and_a_pipeline_takes_its_sequences_in_turn():
     job = Inference(batch=1, prompt=2048, new=1)
     one = prefill(LLAMA31_70B, Layout(tp=8), job, boxes(8))
     assert one.bound == "compute"
-    assert one.seconds > 2 * LLAMA31_70B.parameters * 2048 / (8 * 312e12 * 0.55)
+    assert one.seconds > 2 * LLAMA31_70B.parameters * 2048 / (8 * 312e12 * 0.57)
     deep = prefill(LLAMA31_70B, Layout(tp=8, pp=4), job, boxes(32))
     assert deep.seconds > one.seconds                                   # one sequence: one stage at a time
     four, sixteen = (prefill(LLAMA31_70B, Layout(tp=8, pp=4), replace(job, batch=n), boxes(32)) for n in (4, 16))
