@@ -39,8 +39,8 @@ class Device:
         """Peak FLOP/s for a number type; of a type it has no units for, that of the next wider one it has."""
         if dtype in self.flops:
             return self.flops[dtype]
-        wider = {"int4": "int8", "q4_0": "int8", "q8_0": "int8", "int8": "fp8", "fp8": "bf16", "bf16": "fp16",
-                 "fp16": "float32", "tf32": "float32"}
+        wider = {"int4": "int8", "q4_0": "int8", "q8_0": "int8", "q40": "int8", "q80": "int8", "int8": "fp8",
+                 "fp8": "bf16", "bf16": "fp16", "fp16": "float32", "tf32": "float32"}
         if dtype in wider:
             return self.peak(wider[dtype])
         raise ConfigError(f"the peak of {self.name} for {dtype} isn't known; known are {', '.join(self.flops)}")
