@@ -65,13 +65,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices and the network between them. `levels[0].size` devices make one machine (a box, a node)."""
+    """Devices and the network between them. `levels[0].size` devices make one machine (a box, a node).
+
+    measured   plain data of the calibration that this description comes from (`minitp.plan.calibrate`); else empty
+    """
     name: str
     device: Device
     levels: tuple[Level, ...]
     source: str = ""
     host_memory: int = 0
     note: str = ""
+    measured: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):
         if not self.levels:

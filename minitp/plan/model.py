@@ -45,6 +45,9 @@ class PlannedModel:
     experts, active   MLPs beside each other in a layer, and how many of them a token visits (1, 1: a dense model)
     positions         rotary or a learned table as in `config`, or `alibi`: no parameters, and no rotary angles
     embedding_norm    a norm right after the embedding (BLOOM)
+    second_norm       a parallel block whose MLP has a norm of its own (GPT-NeoX)
+    published         parameters as they were published, 0 where they weren't; what is planned with is counted
+    model_parallel    ranks that the published files are cut for, 0 where that isn't known
     """
     config: ModelConfig
     experts: int = 1
@@ -52,6 +55,10 @@ class PlannedModel:
     alibi: bool = False
     embedding_norm: bool = False
     source: str = ""
+    second_norm: bool = False
+    published: int = 0
+    model_parallel: int = 0
+    note: str = ""
 
     def __post_init__(self):
         if not 1 <= self.active <= self.experts:
@@ -133,7 +140,7 @@ def _held(model: PlannedModel, where: Where, tp: int, rank: int, ep: int, expert
             held = held.plus(Held(expert=size * mine))
         else:
             held = held.plus(Held(whole=size) if parameter.cut_axis is None else Held(shard=size))
-    if where == "embedding" and model.embedding_norm:
+    if (where == "embedding" and model.embedding_norm) or (where == "layer" and model.second_norm):
         held = held.plus(Held(whole=model.config.hidden * (2 if model.config.norm == "layer" else 1)))
     if where == "layer" and model.experts > 1:
         held = held.plus(Held(whole=model.config.hidden * model.experts))                # the router

@@ -15,7 +15,7 @@ from math import prod
 from typing import Literal
 
 from minitp.errors import ConfigError
-from minitp.plan import hierarchy, policies, tables
+from minitp.plan import hierarchy, nccl, policies, tables
 from minitp.plan.collectives import ALGORITHMS, COSTS_AS, Cost, Model, cost, has_model, model
 from minitp.plan.hierarchy import Met, Part
 from minitp.plan.links import Link
@@ -93,6 +93,8 @@ class _Desk:
     def offers(self, op: str, met: Met) -> Offers:
         """Every way that the policy leaves open, by name; ConfigError where it leaves none."""
         ranks, outer = prod(members for _, members in met), met[-1][0]
+        if self.policy == "nccl":
+            return self._nccl(op, met)
         whole = Part(outer, op, ranks, Fraction(1), 1)
         offers = self._alike(whole) if len(met) == 1 else self._ways(op, met) | self._flat(op, met, ranks)
         if not offers:
@@ -136,6 +138,24 @@ class _Desk:
         link, shared = links[slowest]
         link = replace(link, latency_s=max(other.latency_s for other, _ in links.values()))
         return self._time(Part(slowest, op, ranks, Fraction(1), 1), algorithm, cost(op, algorithm, ranks), link, shared)
+
+    def _nccl(self, op: str, met: Met) -> Offers:
+        """NCCL's own estimates. What it does by messages, as all-to-all, it has none of: the cheapest flat one."""
+        if self.machine.device.kind != "gpu":
+            raise ConfigError(f"NCCL runs on GPUs; {self.machine.name} has {self.machine.device.name}")
+        ranks, each = prod(members for _, members in met), self.meeting[0]
+        if op not in nccl.OPS:
+            return replace(self, policy="flat")._flat(op, met, ranks)
+        inside, levels = self.machine.levels[0].link, [level for level, _ in met if level > 0]
+        rails = [each * self._link(level, each)[0].bytes_per_s for level in levels]
+        hardware: nccl.Hardware = "nvlink" if inside.name.lower().startswith("nvlink") else "pcie"
+        group = nccl.Group(ranks // each, each, min([*rails, *([inside.bytes_per_s] if each > 1 else [])]), hardware,
+                           nccl.generation(self.machine.device.name))
+        outer = met[-1][0]
+        return {offer.name: (Stage(outer, self.machine.levels[outer].name, op, ranks, self.payload, offer.name,
+                                   offer.latency_s, offer.bandwidth_s, 0.0, self._crossing(outer, each), offer.formula,
+                                   (nccl.SOURCE, f"bus bandwidth of {inside.name}: {inside.source}")),)
+                for offer in nccl.offers(op, self.payload, group)}
 
     def _stage(self, part: Part) -> Stage:
         """One part of a way over several levels: by a table, else by the algorithm that the policy chooses."""
