@@ -2,9 +2,9 @@
 
 Every rank of a job measures; rank 0 makes the description, which has the form of the catalogue's machines. Each
 collective on p ranks gets a table at powers of 2, and more of them where its neighbors foretell one badly: there MPI
-changes its protocol. In the same rounds sizes are measured that are in no table: how far the table is from those is its
-stated error. What counts is the lower quartile of each: other work on the machine only adds to a time, and the median of
-a busy machine says how busy it was.
+changes its protocol. In the same rounds sizes are measured that are in no table: how far the table is from those is
+its stated error. What counts is the lower quartile of each: other work on the machine only adds to a time, and the median
+of a busy machine says how busy it was.
 """
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +33,7 @@ from minitp.plan.machine import Device, Level, Machine, Table
 from minitp.plan.tables import interpolate
 from minitp.trace.file import Trace
 
+BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
 MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it
 
 
@@ -61,8 +62,15 @@ class Collective:
         return Error.of((size, pair.seconds(size), seconds) for size, seconds in self.table)
 
     @property
+    def half_size(self) -> float:
+        """n½: the payload at which latency and bytes take the same by that pair, and half the rate is reached."""
+        pair = self.fit
+        per_byte = pair.seconds(1) - pair.seconds(0)
+        return pair.link.latency_s / per_byte if per_byte > 0 else float("inf")
+
+    @property
     def spread(self) -> float:
-        """Interquartile spread over lower quartile, of the size in the middle: the machine's other work stretches it."""
+        """Interquartile spread over lower quartile, of the size in the middle: the machine's other work widens it."""
         shares = sorted((high - low) / low for low, _, high in self.times.values() if low > 0)
         return shares[len(shares) // 2] if shares else 0.0
 
@@ -84,6 +92,12 @@ class Calibration:
     def message_error(self) -> Error | None:
         pair = self.message_fit
         return Error.of((size, pair.seconds(size), seconds) for size, seconds in self.messages)
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work stretched the upper half of the times by more than half."""
+        spreads = sorted(found.spread for found in self.collectives)
+        return bool(spreads) and spreads[len(spreads) // 2] > BUSY
 
     @property
     def crowded(self) -> bool:
