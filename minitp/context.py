@@ -118,13 +118,14 @@ def plan_pass(config: ModelConfig, positions: Int[np.ndarray, "B T"], *, dtype: 
     tokens = np.arange(positions.shape[1])
     seen, slots = (int(positions.max()) + 1, positions) if cache is not None else (len(tokens), tokens[None])
     visible = np.arange(seen)[None, None, None, :] <= slots[:, None, :, None]                # B 1 T S
-    rotary = None
+    mask, rotary = None if visible.all() else arrays.from_host(visible), None
     if config.rotary is not None:
         angles = positions[:, None, :, None] * frequencies(config.rotary, config.head_size)  # B 1 T E/2, float64
         rotary = tuple(arrays.from_host(table.astype(dtype)) for table in (np.cos(angles), np.sin(angles)))
-    return Context(positions, seen, dtype, arrays, last, rotary, None if visible.all() else arrays.from_host(visible),
-                   cache, observer, saved, recompute, dropout, arrays.from_host(np.arange(len(positions))[:, None]),
-                   arrays.from_host(positions))
+    if saved is not None:
+        saved.keep("pass", {"rotary": rotary, "mask": mask})         # in memory until the last layer's backward has run
+    return Context(positions, seen, dtype, arrays, last, rotary, mask, cache, observer, saved, recompute, dropout,
+                   arrays.from_host(np.arange(len(positions))[:, None]), arrays.from_host(positions))
 
 
 def frequencies(rotary: RotaryConfig, head_size: int) -> np.ndarray:

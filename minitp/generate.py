@@ -17,6 +17,7 @@ from minitp.errors import ConfigError
 from minitp.layers import Logits
 from minitp.model import Transformer
 from minitp.sampling import Sampling, choose
+from minitp.saved import memory_of
 
 StopReason = Literal["", "end token", "length", "context"]
 
@@ -89,6 +90,7 @@ class Generation:
         self.passes: list[tuple[str, int]] = []
         slots = min(int(self.lengths.max()) + max(request.max_tokens, 1), model.config.positions)
         self.cache = KVCache(len(request.prompts), slots, dtype, arrays)
+        self._logits_held = 0
 
     @property
     def group(self) -> Communicator:
@@ -137,7 +139,8 @@ class Generation:
         if self.request.keep_logits:
             self.logits.append(self.arrays.to_host(logits.array))
             if last is not None:
-                return Logits(logits.array[ctx.row_index, self.arrays.from_host(last[:, None])], logits.cut)
+                logits = Logits(logits.array[ctx.row_index, self.arrays.from_host(last[:, None])], logits.cut)
+        self._logits_held = max(self._logits_held, memory_of((self.logits, logits.array)))
         return logits
 
     def _choose(self, logits: Logits, index: int) -> Step:
@@ -153,6 +156,10 @@ class Generation:
             self.gaps[row] = min(self.gaps[row], float(choice.gaps[row]))
             self.stops[row] = self._why_stop(row)
         return Step(index, tuple(chosen), tuple(choice.gaps.tolist()))
+
+    def held(self) -> dict[str, int]:
+        """Bytes that this rank holds between passes, by kind, counted from its arrays; of logits, the most so far."""
+        return {"weights": memory_of(self.weights), "kv cache": self.cache.nbytes, "logits": self._logits_held}
 
     def kept_logits(self) -> np.ndarray:
         """(P + G, V) for one prompt of P tokens and G new ones; (B, longest, V), NaN after a row's end, for several."""

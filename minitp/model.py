@@ -79,7 +79,9 @@ class Transformer:
             ctx.kept.drop(part.site, pending)
             return dx
 
-        dx = back(self.norm, back(self.head, dlogits))                           # B T D
+        dx = back(self.head, dlogits)                                            # B T D
+        del dlogits                                        # large, and it would stay until the last block is done
+        dx = back(self.norm, dx)
         for block in reversed(self.blocks):
             dx = back(block, dx)
         dx = ctx.drop_out("embedding", dx)

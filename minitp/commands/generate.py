@@ -201,10 +201,11 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
     plan = plan_of(options, session, generation)
     described = plan.to_run()
     described["model"]["name"] = session.name
+    described["generation"]["slots"] = generation.cache.slots
     info = run_info(session.group, **described, prompts=row["prompt_tokens"], tokens=row["tokens"],
                     prompt_pieces=_pieces(session, generation.request.prompts),
                     pieces=_pieces(session, generation.tokens), text=row["text"])
-    trace = collect(session.group, session.group.recorder, info)
+    trace = collect(session.group, session.group.recorder, info, generation.held())
     if trace is None:
         return
     if session.tokenizer is not None and options.values:

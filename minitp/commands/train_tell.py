@@ -103,7 +103,7 @@ class Teller:
         recorder = training.group.recorder
         recorder.keep_events = True
         info = run_info(training.group, **described, losses=training.losses, trained_on=start["text"])
-        trace = collect(training.group, recorder, info)
+        trace = collect(training.group, recorder, info, training.holds().to_row())
         if trace is not None:
             if run.tokenizer is not None and self.options.values:
                 trace.run["words"] = {str(token): piece(run.tokenizer, token) for token in named_tokens(trace)}

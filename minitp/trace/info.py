@@ -82,12 +82,15 @@ def _host() -> str:
 
 
 def complete_info(run: dict[str, Any], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The header with hosts, cores, ranks per core and BLAS threads: the most crowded host counts."""
+    """The header with hosts, cores, ranks per core and BLAS threads (the most crowded host counts), and `memory`: the
+    bytes that each rank holds, by kind, where the ranks tell."""
     hosts: dict[str, int] = {}
     host_of = [hosts.setdefault(fact["host"], len(hosts)) for fact in facts]
     cores: list[set[int]] = [set() for _ in hosts]
     for host, fact in zip(host_of, facts, strict=True):
         cores[host].update(fact["cores"])
     crowded = max(host_of.count(host) / len(cores[host]) for host in range(len(hosts)))
+    if all("held" in fact for fact in facts):
+        run = run | {"memory": [fact["held"] for fact in facts]}
     return run | {"hosts": len(hosts), "host_of_rank": host_of, "cores": sum(map(len, cores)),
                   "ranks_per_core": round(crowded, 3), "blas_threads": [fact["blas_threads"] for fact in facts]}

@@ -9,7 +9,7 @@ Threads share a clock. So do the processes of one machine, but whether ranks sha
 """
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,13 +78,15 @@ def offset_of(trips: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
     return (0 if abs(offset) <= error else offset), error
 
 
-def collect(comm: "Communicator", recorder: Recorder, run: dict[str, Any]) -> Trace | None:
+def collect(comm: "Communicator", recorder: Recorder, run: dict[str, Any],
+            held: Mapping[str, int] | None = None) -> Trace | None:
     """The trace of the run so far: a Trace on rank 0, None on the others. Every rank calls it.
 
     Call it outside all marks: one that hasn't ended isn't recorded yet. What this sends itself is not in the trace: the
-    recorder is paused. Clocks that were not compared when the run started are compared now.
+    recorder is paused. Clocks that were not compared when the run started are compared now. `held`: bytes that this
+    rank holds, by kind, for the header's `memory`.
     """
-    mine = _pack(recorder)
+    mine = _pack(recorder, held)
     with recorder.pause(), comm.recorder.pause():
         clock = comm.recorder.clock if comm.recorder.clock is not None else align_clocks(comm)
         texts = _gather_text(comm, mine)
@@ -102,7 +104,7 @@ def collect(comm: "Communicator", recorder: Recorder, run: dict[str, Any]) -> Tr
     return trace
 
 
-def _pack(recorder: Recorder) -> str:
+def _pack(recorder: Recorder, held: Mapping[str, int] | None) -> str:
     """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry."""
     base = min((*(event.enter for event in recorder.events), *(mark.enter for mark in recorder.marks)), default=None)
     values = [{"event": event, "before": as_plain(before), "after": as_plain(after)}
@@ -112,7 +114,8 @@ def _pack(recorder: Recorder) -> str:
                      weights=[(of, as_plain(copy) or {}) for of, copy in recorder.weights],
                      run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
-    return json.dumps({"base": base, "facts": local_facts(), "trace": trace.to_plain()})
+    facts = local_facts() | ({} if held is None else {"held": dict(held)})
+    return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain()})
 
 
 def _shifted(trace: Trace, by: int) -> Trace:

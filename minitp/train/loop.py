@@ -166,10 +166,13 @@ class Training:
 
     def _memory(self) -> Row:
         """After the first step all is there that will be held."""
-        learner = self.learner
-        held = Held.of(learner.weights, learner.gradients, learner.optimizer, self.activations)
-        rank, self.held = fullest(every_rank(held, self.group))
+        rank, self.held = fullest(every_rank(self.holds(), self.group))
         return {"kind": "memory", "step": self.done, "rank": rank, **self.held.to_row()}
+
+    def holds(self) -> Held:
+        """This rank's own share; its activations are the most of the steps so far."""
+        learner = self.learner
+        return Held.of(learner.weights, learner.gradients, learner.optimizer, self.activations)
 
     def _between(self, done: int, last: bool) -> Iterator[Row]:
         """What is due when so many steps are done; the checkpoint comes last, so that none lacks what lies before.
