@@ -3,31 +3,103 @@
 Real links need more than two numbers: protocols change with the size of a message, so between about 128 KiB and 256 MiB
 such a pair is up to 60 % too fast where it was fitted to both ends. Treat what is computed from them as a model.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from minitp.errors import ConfigError
+from minitp.plan.data_file import Entry, named, read, texts, unknown
+from minitp.plan.units import parse_rate, parse_seconds
+
+FILE = Path(__file__).parent / "catalogue" / "links.toml"
 
 
 @dataclass(frozen=True)
 class Link:
-    """What one rank sees of the network: a message of n bytes takes latency_s + n / bytes_per_s, either way."""
+    """What one rank sees of the network: a message of n bytes takes latency_s + n / bytes_per_s, either way.
+
+    `data_sheet`: bytes/s per direction as the maker says it, where `bytes_per_s` is what was reached; 0: not known.
+    """
     name: str
     latency_s: float
     bytes_per_s: float
     source: str
+    data_sheet: float = 0.0
 
     def seconds(self, size: float) -> float:
         """One message of `size` bytes: Hockney's α + nβ."""
         return self.latency_s + size / self.bytes_per_s
 
 
-LINKS = (
-    Link("NVLink", 1.5e-6, 235e9,
-         "8 × A100, NVLink 3: 235 GB/s all-reduce bus bandwidth measured with nccl-tests (ml-engineering, network "
-         "chapter), of 300 in the specification; 0.6 to 3.4 µs a hop in NCCL's own model (src/graph/tuning.cc)"),
-    Link("RDMA, InfiniBand HDR", 5e-6, 25e9,
-         "200 Gb/s a port in the specification; 2.7 to 14 µs a network step in NCCL's own model (src/graph/tuning.cc)"),
-    Link("10 GbE", 30e-6, 1.25e9,
-         "10 Gb/s in the specification; MPI over TCP takes 20 to 60 µs a message: an assumption, measure your own"),
-    Link("1 GbE", 60e-6, 0.118e9,
-         "1 Gb/s less the frames' overhead; MPI over TCP takes 20 to 60 µs a message: an assumption, measure your own"),
-)
-"""From the fastest to the slowest. Per direction and rank."""
+@dataclass(frozen=True)
+class Switch:
+    """What a switch adds to a message's latency: from port to port, without queues."""
+    name: str
+    latency_s: float
+    source: str
+
+
+def link_of(name: str, entry: Entry) -> Link:
+    """A row of a data file as a link. ConfigError for a row that breaks a rule."""
+    data_sheet = entry.take("data_sheet", parse_rate, 0.0)
+    link = Link(name, entry.take("latency", parse_seconds), entry.take("rate", parse_rate, data_sheet), entry.source(),
+                data_sheet)
+    if not link.bytes_per_s > 0:
+        raise entry.error("rate or data_sheet must be given, above 0")
+    return link
+
+
+def links_in(entries: list[Entry]) -> dict[str, Link]:
+    """The links of a data file by their names and aliases."""
+    links: dict[str, Link] = {}
+    for name, entry in named(entries):
+        link = link_of(name, entry)
+        for called in (name, *entry.take("aliases", texts, ())):
+            links[called] = link
+        entry.text("shown_as", "")
+        entry.done()
+    return links
+
+
+@cache
+def links() -> dict[str, Link]:
+    """The catalogue's links, by their names and aliases."""
+    return links_in(read(FILE, "link", "switch")["link"])
+
+
+@cache
+def switches() -> dict[str, Switch]:
+    """What one more switch on the way costs, by kind of network."""
+    found = {}
+    for name, entry in named(read(FILE, "link", "switch")["switch"]):
+        found[name] = Switch(name, entry.take("latency", parse_seconds), entry.source())
+        entry.done()
+    return found
+
+
+def link(name: str) -> Link:
+    """A link of the catalogue by name (ib-hdr, ethernet-100g), or "α,rate" (5us,25GB/s). ConfigError with near names
+    where there is none."""
+    key = name.strip().lower()
+    if key in links():
+        return links()[key]
+    latency, comma, rate = name.partition(",")
+    if comma:
+        return Link(name, parse_seconds(latency), _positive(rate), "given as α and 1/β")
+    raise unknown("link", name, sorted(links()), "; or α and 1/β as 5us,25GB/s")
+
+
+def _positive(text: str) -> float:
+    rate = parse_rate(text)
+    if not rate > 0:
+        raise ConfigError("the rate of a link must be above 0")
+    return rate
+
+
+def _shown() -> tuple[Link, ...]:
+    rows = [(entry.text("shown_as", ""), entry.text("name")) for entry in read(FILE, "link", "switch")["link"]]
+    return tuple(replace(links()[name], name=title) for title, name in rows if title)
+
+
+LINKS = _shown()
+"""The few that pages compare, the fastest first, under the words that they show. Per direction and rank."""

@@ -45,6 +45,9 @@ class PlannedModel:
     experts, active   MLPs beside each other in a layer, and how many of them a token visits (1, 1: a dense model)
     positions         rotary or a learned table as in `config`, or `alibi`: no parameters, and no rotary angles
     embedding_norm    a norm right after the embedding (BLOOM)
+    second_norm       a parallel block whose MLP has a norm of its own (GPT-NeoX)
+    published         parameters as they were published, 0 where they weren't; what is planned with is counted
+    model_parallel    ranks that the published files are cut for, 0 where that isn't known
     """
     config: ModelConfig
     experts: int = 1
@@ -52,6 +55,10 @@ class PlannedModel:
     alibi: bool = False
     embedding_norm: bool = False
     source: str = ""
+    second_norm: bool = False
+    published: int = 0
+    model_parallel: int = 0
+    note: str = ""
 
     def __post_init__(self):
         if not 1 <= self.active <= self.experts:
@@ -89,22 +96,7 @@ class PlannedModel:
         A tied head is the embedding's table and holds nothing of its own (a pipeline's last stage has a copy of it:
         see `on_stage`).
         """
-        placement = self.placement(tp, embedding, cut)
-        held = Held()
-        for parameter in _parts(placement, where):
-            if self.alibi and parameter.name.startswith("positions."):
-                continue
-            size = prod(placement.shape(parameter, rank))
-            if self.experts > 1 and ".mlp." in parameter.name:
-                mine = len(Cut(self.experts, ep).of(expert_rank))
-                held = held.plus(Held(expert=size * mine))
-            else:
-                held = held.plus(Held(whole=size) if parameter.cut_axis is None else Held(shard=size))
-        if where == "embedding" and self.embedding_norm:
-            held = held.plus(Held(whole=self.config.hidden * (2 if self.config.norm == "layer" else 1)))
-        if where == "layer" and self.experts > 1:
-            held = held.plus(Held(whole=self.config.hidden * self.experts))              # the router
-        return held
+        return _held(self, where, tp, rank, ep, expert_rank, embedding, cut)
 
     def on_stage(self, layout: Layout, place: Place) -> dict[Where, Held]:
         """What the rank at `place` holds, by part of the model: all layers of its stage, the ends on their stages."""
@@ -131,6 +123,28 @@ class PlannedModel:
 def _placement(config: ModelConfig, tp: int, embedding: Literal["vocab", "hidden"],
                cut: Literal["even", "balanced"]) -> Placement:
     return Placement(config, tp, embedding, cut)
+
+
+@lru_cache(maxsize=4096)
+def _held(model: PlannedModel, where: Where, tp: int, rank: int, ep: int, expert_rank: int,
+          embedding: Literal["vocab", "hidden"], cut: Literal["even", "balanced"]) -> Held:
+    """Kept: a search asks the same of hundreds of layouts."""
+    placement = model.placement(tp, embedding, cut)
+    held = Held()
+    for parameter in _parts(placement, where):
+        if model.alibi and parameter.name.startswith("positions."):
+            continue
+        size = prod(placement.shape(parameter, rank))
+        if model.experts > 1 and ".mlp." in parameter.name:
+            mine = len(Cut(model.experts, ep).of(expert_rank))
+            held = held.plus(Held(expert=size * mine))
+        else:
+            held = held.plus(Held(whole=size) if parameter.cut_axis is None else Held(shard=size))
+    if (where == "embedding" and model.embedding_norm) or (where == "layer" and model.second_norm):
+        held = held.plus(Held(whole=model.config.hidden * (2 if model.config.norm == "layer" else 1)))
+    if where == "layer" and model.experts > 1:
+        held = held.plus(Held(whole=model.config.hidden * model.experts))                # the router
+    return held
 
 
 def _parts(placement: Placement, where: Where) -> list[Parameter]:

@@ -94,9 +94,9 @@ def test_a_broadcast_waits_for_its_root_alone():
 
 
 def test_what_the_model_does_not_know_is_said():
-    sends = [event(0, 0, 5, 9, op="send", peer=1), event(1, 0, 5, 9, op="receive", peer=0)]
-    passes = Passes(Timeline.of(Trace.of(sends, run=RUN)))
-    assert "send, receive" in can_replay(passes) and cutting(passes) is None
+    barriers = [event(rank, 0, 5, 9, op="barrier") for rank in (0, 1)]
+    passes = Passes(Timeline.of(Trace.of(barriers, run=RUN)))
+    assert "barrier" in can_replay(passes) and cutting(passes) is None
     with pytest.raises(ConfigError, match="the model knows what collectives cost"):
         Script.of(passes)
     assert "nothing to replay" in can_replay(Passes(Timeline.of(Trace.of([]))))
@@ -105,7 +105,15 @@ def test_what_the_model_does_not_know_is_said():
 def test_ranks_that_call_in_different_orders_are_refused():
     rows = [event(0, 0, 0, 5), event(0, 1, 6, 9), event(1, 1, 0, 5), event(1, 0, 6, 9)]
     with pytest.raises(ConfigError, match="different orders"):
-        Script.of(Passes(Timeline.of(Trace.of(rows, run=RUN))))
+        replayed(Trace.of(rows, run=RUN), SLOW)
+
+
+def test_a_message_waits_for_its_sender():
+    rows = [event(0, 0, 700, 900, op="send", peer=1), event(1, 0, 100, 900, op="receive", peer=0)]
+    made = replayed(Trace.of(rows, run=RUN), SLOW)
+    took = SLOW.seconds(4000) * 1e9
+    assert made.ready.tolist() == pytest.approx([600, 600]) and made.leave.tolist() == pytest.approx([600 + took] * 2)
+    assert cutting(Passes(Timeline.of(Trace.of(rows, run=RUN)))) is None
 
 
 def test_cutting_further_is_computing_shared_out_plus_syncs():
