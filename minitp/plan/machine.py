@@ -99,7 +99,8 @@ class Machine:
     def with_devices(self, devices: int) -> "Machine":
         """As many boxes as `devices` need. A second level must be there to join them: ConfigError without."""
         if devices <= self.per_machine:
-            return replace(self, levels=(replace(self.levels[0], size=devices),))
+            return replace(self, levels=(replace(self.levels[0], size=devices),
+                                         *(replace(level, size=1) for level in self.levels[1:])))
         boxes = ceil(devices / self.per_machine)
         if len(self.levels) < 2:
             raise ConfigError(f"{devices} devices are {boxes} machines of {self.per_machine}, and nothing is known of "

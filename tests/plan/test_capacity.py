@@ -19,11 +19,11 @@ from minitp.plan.capacity import (
     tensor_and_pipeline,
     verdict,
 )
-from minitp.plan.growth import growth
+from minitp.plan.growth import by_growth, growth
 from minitp.plan.job import MIXED_FP32_GRADIENTS, Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Device
-from minitp.plan.memory import most_bytes, worst
+from minitp.plan.memory import fullest, worst
 from minitp.plan.rows import total
 from tests.plan.plan_models import GPT3, LLAMA31_8B, LLAMA31_405B, gpt
 from tests.plan.test_states import cases
@@ -42,7 +42,7 @@ def test_bloom_s_trials():
         job = Training(batch=micro_batch * dp * 64, seq=int(case["seq"]), micro_batch=micro_batch, recompute="full",
                        precision=MIXED_FP32_GRADIENTS, stored=True, dropout=True)
         layout = Layout(tp=int(case["tp"]), pp=int(case["pp"]), dp=dp, zero=1)
-        ratio = most_bytes(model, layout, job) / 1e9 / float(case["published_value"])
+        ratio = fullest(model, layout, job)[1] / 1e9 / float(case["published_value"])
         assert 0.80 < ratio < 0.96, (case["case_id"], ratio)
     assert len(tried) == 10
 
@@ -116,6 +116,8 @@ def test_which_term_grows_with_what():
     assert {training[term].grows for term in ("q", "norm inputs", "softmax of scores")} == {"with both"}
     assert training["softmax of scores"].tokens == 4 and training["q"].tokens == 2
     assert (training["layers"].width, training["layers"].batch) == (4, 1)
+    sums = by_growth(training.values())
+    assert sum(sums.values()) == fullest(LLAMA31_8B, Layout(tp=2), job)[1] and sums["with neither"] == 0
     serving = {one.row.kind: one.grows for one in growth(LLAMA31_8B, Layout(tp=2), Inference())}
     assert serving["weights"] == "with parameters"
     assert (serving["kv cache"], serving["logits"]) == ("with both", "with batch")
@@ -128,5 +130,5 @@ def test_a_search_is_instant():
                for pp in (1, 2, 4, 8, 16) for zero in (0, 1, 2, 3) for sequence in (False, True)]
     began = perf_counter()
     for layout in layouts:
-        most_bytes(LLAMA31_405B, layout, Training(batch=2048, seq=8192))
+        fullest(LLAMA31_405B, layout, Training(batch=2048, seq=8192))
     assert (perf_counter() - began) / len(layouts) < 0.01               # a busy machine with shape checks on

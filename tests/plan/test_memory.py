@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from minitp.errors import ConfigError
 from minitp.plan.job import MIXED_FP32_GRADIENTS, Inference, Precision, Training
 from minitp.plan.layout import Layout, Place
-from minitp.plan.memory import UNMODELED, most_bytes, ranks, rows, worst
+from minitp.plan.memory import UNMODELED, fullest, ranks, rows, worst
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import KINDS, by_kind, total
 from minitp.plan.terms import SYMBOLS
@@ -50,8 +50,8 @@ def test_rows_compute_as_they_read(data, model, layout):
 def test_worst_is_the_fullest_of_all_ranks(data, model, layout):
     job = data.draw(jobs(layout))
     held = [total(rows(model, layout, job, layout.place(rank))) for rank in range(layout.devices)]
-    place, fullest = worst(model, layout, job)
-    assert total(fullest) == max(held) == most_bytes(model, layout, job)
+    place, most = worst(model, layout, job)
+    assert total(most) == max(held) == fullest(model, layout, job)[1]
     assert held.index(max(held)) == layout.rank(place)
 
 
