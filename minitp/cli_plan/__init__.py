@@ -22,6 +22,10 @@ class ModelOrVerb(TyperGroup):
 plan_app = typer.Typer(cls=ModelOrVerb, no_args_is_help=True,
                        help="What a model needs and takes on machines you don't have: `minitp plan MODEL --machine …`.")
 
-from minitp.cli_plan.verify import verify  # noqa: E402  (verbs are registered once the group is there)
+from minitp.cli_plan.calibrate import calibrate  # noqa: E402  (a verb's module imports nothing heavy)
+from minitp.cli_plan.check import check  # noqa: E402
+from minitp.cli_plan.verify import verify  # noqa: E402
 
+plan_app.command("calibrate")(calibrate)
+plan_app.command("check")(check)
 plan_app.command("verify")(verify)

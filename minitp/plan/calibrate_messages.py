@@ -132,7 +132,7 @@ def collectives(group: Communicator, sizes: Mapping[str, Sequence[int]], *, seco
         return collect(group, recorder, run_info(group))
 
 
-def medians(trace: Trace) -> dict[Kind, Spread]:
+def quartiles(trace: Trace) -> dict[Kind, Spread]:
     """The times of each kind, the first round left out."""
     def spread(times: np.ndarray) -> Spread:
         low, middle, high = np.percentile(times, (25, 50, 75)).tolist()
@@ -159,7 +159,7 @@ def ping_pong(group: Communicator, sizes: Sequence[int] = (*SIZES, *BETWEEN), *,
                 again[0] = time.monotonic() - began < seconds or len(times[max(times)]) < least + 1
             (group.transport.send if group.rank == 0 else group.transport.receive)(again, 1 - group.rank)
     meet_asleep(group)
-    found = [[size, float(np.median(of_size[len(of_size) // (least + 1):]))] for size, of_size in times.items()
+    found = [[size, float(np.percentile(of_size[len(of_size) // (least + 1):], 25))] for size, of_size in times.items()
              ] if group.rank == 0 else None
     shared = group.share(found, site="calibrate", reason="tell every rank what a message takes")
     return [(int(size), float(one_way)) for size, one_way in shared]

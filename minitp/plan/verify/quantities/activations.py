@@ -28,9 +28,12 @@ def recomputation(case: Case, default: Recompute) -> Recompute:
 
 
 def layer_bytes(case: Case, tp: int, recompute: Recompute, sequence: bool = False) -> float:
-    """What the first rank keeps of one layer for one micro-batch, with stored scores and dropout, in fp16."""
+    """What the first rank keeps of one layer for one micro-batch, with stored scores and dropout, in fp16.
+
+    The papers' layer: GELU, F = 4h, every head with its own k and v, unless the row says otherwise.
+    """
     shape, inputs = Shape(case), case.inputs
-    model = shape.planned
+    model = shape.planned if "ffn" in inputs or "kv_heads" in inputs else shape.gpt_layer
     job = Training(batch=1, seq=shape.seq, micro_batch=1, recompute=recompute, stored=True, dropout=True)
     mine = share(model, Layout(tp=tp, sequence=sequence), Place(0, 0, 0, 0))
     return total(activations.layer(mine, job)) * inputs.whole("micro_batch", default=1)

@@ -45,7 +45,7 @@ def host(case: Case) -> bool:
         return case.quantity.startswith("cpu")
     if case.says("gpu") and not case.says("cpu"):
         return False
-    return case.says("cpu") or "zero_init" in case.inputs
+    return case.says("cpu") or "zero_init" in case.inputs or case.notes("*1.5")
 
 
 def offload(case: Case, stage: int) -> tuple[bool, bool]:
@@ -73,10 +73,10 @@ def _told(case: Case, stage: int) -> tuple[bool, bool]:
         return True, stage == 3
     if case.says("opt", "case3"):
         return True, False
-    note = case.note.replace(" ", "")
-    for formula, answer in (("18*params", (False, False)), ("16*params", (False, False)), ("2*params/", (True, False))):
-        if formula in note and not host(case):
-            return answer
+    if case.notes("18*params/", "params/N*18", "16*params/", "largest*4"):
+        return False, False
+    if case.notes("2*params", "params*16", "16*gpus_factor"):
+        return True, False
     return True, stage == 3
 
 
@@ -84,7 +84,7 @@ def built_in_pieces(case: Case) -> bool:
     """Whether zero.Init builds the model in pieces: as given, as the row's id says, or as the estimators' default."""
     if "zero_init" in case.inputs:
         return case.inputs.flag("zero_init")
-    return not case.says("noinit", "no_init")
+    return not case.says("noinit", "no_init") and not case.notes("params*max(")
 
 
 @quantity("bytes", "training_adam_total", gb=2.0**30)
