@@ -16,7 +16,7 @@ from minitp.plan.terms import Factor, Term, factors, per
 
 INVENTORY = "Korthikanti et al. 2022, section 4.1"
 GATED = f"{INVENTORY}, of a gated MLP (Shazeer 2020): gate, up and their product"
-FUSED = "Dao et al. 2022 (FlashAttention), algorithm 1: log-sum-exp of each row of scores, float32"
+FUSED = "Dao 2023 (FlashAttention-2), algorithm 1: the log-sum-exp of each row of scores, float32"
 EXPERTS = "Fedus et al. 2021 (Switch), section 2: routing; tokens visit all experts equally often"
 ENDS = "Korthikanti et al. 2022, section 4.3"
 FULL = "Chen et al. 2016; Korthikanti et al. 2022, table 2, last row"

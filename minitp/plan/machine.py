@@ -39,8 +39,8 @@ class Device:
         """Peak FLOP/s for a number type; of a type it has no units for, that of the next wider one it has."""
         if dtype in self.flops:
             return self.flops[dtype]
-        wider = {"int4": "int8", "q4_0": "int8", "q8_0": "int8", "int8": "fp8", "fp8": "bf16", "bf16": "fp16",
-                 "fp16": "float32", "tf32": "float32"}
+        wider = {"int4": "int8", "q4_0": "int8", "q8_0": "int8", "q40": "int8", "q80": "int8", "int8": "fp8",
+                 "fp8": "bf16", "bf16": "fp16", "fp16": "float32", "tf32": "float32"}
         if dtype in wider:
             return self.peak(wider[dtype])
         raise ConfigError(f"the peak of {self.name} for {dtype} isn't known; known are {', '.join(self.flops)}")
@@ -99,7 +99,8 @@ class Machine:
     def with_devices(self, devices: int) -> "Machine":
         """As many boxes as `devices` need. A second level must be there to join them: ConfigError without."""
         if devices <= self.per_machine:
-            return replace(self, levels=(replace(self.levels[0], size=devices),))
+            return replace(self, levels=(replace(self.levels[0], size=devices),
+                                         *(replace(level, size=1) for level in self.levels[1:])))
         boxes = ceil(devices / self.per_machine)
         if len(self.levels) < 2:
             raise ConfigError(f"{devices} devices are {boxes} machines of {self.per_machine}, and nothing is known of "

@@ -89,8 +89,10 @@ def of_trace(run: dict[str, Any]) -> list[list[Row]]:
         return _of_training(run, TrainingPlan.from_run(run))
     plan = GenerationPlan.from_run(run)
     with told():
-        longest, choices = plan.passes[0][1], plan.choices
-        here = run["generation"].get("slots", slots(longest, choices, plan.placement.config.positions))
+        if not plan.passes:
+            raise ValueError("no pass")
+        longest = plan.passes[0][1]
+        here = run["generation"].get("slots", slots(longest, plan.choices, plan.placement.config.positions))
         check_numbers([here])
     kept = longest + max(len(plan.passes) - 1, 1) if plan.every_row else 0
     return [generation(plan.placement, rank, plan.batch, here, dtype=plan.dtype, gathered=plan.gathered,
@@ -99,7 +101,7 @@ def of_trace(run: dict[str, Any]) -> list[list[Row]]:
 
 def _of_training(run: dict[str, Any], plan: TrainingPlan) -> list[list[Row]]:
     with told():
-        settings = run["training"].get("settings", {})
+        settings = dict(run["training"].get("settings", {}))
         dtype = "bf16" if settings.get("dtype") == "bf16" else plan.dtype
         dropout = float(settings.get("dropout", 0))
     steps = dict.fromkeys(segment.micro_batches for segment in plan.segments if isinstance(segment, Steps))
@@ -116,9 +118,9 @@ def held_in_trace(run: dict[str, Any]) -> list[dict[str, int]] | None:
         if not isinstance(table, list) or len(table) != run["ranks"]:
             raise ValueError("memory of other ranks than it has")
         for kinds in table:
-            check_numbers(list(kinds.values()))
-            if not set(kinds) <= set(KINDS):
+            if not isinstance(kinds, dict) or not set(kinds) <= set(KINDS):
                 raise ValueError("memory of a kind that can't be")
+            check_numbers(list(kinds.values()))
     return table
 
 

@@ -2,15 +2,15 @@
 from collections.abc import Iterator
 
 from minitp.cut import Cut
+from minitp.plan.buffers import passing
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.share import Share
 from minitp.plan.terms import Factor, Term, factors, per
 
 CACHE = "Kwon et al. 2023 (vLLM), section 3: k and v of every layer, kv head and token"
-COPIED = "ranks beyond the kv heads hold copies: the heads are divided by min(t, kv heads)"
+COPIED = "with copies of kv heads that several ranks need: with t ranks divided by min(t, kv heads), not by t"
 LOGITS = "minitp.layers.head: float32"
 WORK = "minitp.layers: arrays alive at once inside one layer; scores are never stored (Dao et al. 2022)"
-TENSOR = "Shoeybi et al. 2019, section 3: the sum of the ranks' terms"
 LOGIT_BYTES = 4
 
 
@@ -26,10 +26,9 @@ def inference(share: Share, job: Inference) -> Iterator[Term]:
 
 def _cache(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
     if share.whole_layers:
-        copied = share.layout.tp > share.config.kv_heads
         yield Term("kv cache", "k and v of all tokens", (per(2), per(bytes_of(job.cache)), *factors(
             ("L", share.whole_layers), ("k", share.widths.kv_heads), ("e", share.config.head_size)), b,
-            Factor("T", share.sequence(job.context))), CACHE, COPIED if copied else "")
+            Factor("T", share.sequence(job.context))), CACHE, COPIED if share.kv_copied else "")
 
 
 def _work(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
@@ -48,8 +47,7 @@ def _work(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
         widest = max(attention, (norm, mlp), key=lambda terms: sum(term.size() for term in terms))
         yield Term("buffers", f"workspace of one {'attention' if widest is attention else 'MLP'}", (), WORK,
                    "the prompt's pass; one token's is as many times smaller as the prompt is long", widest)
-    if share.layout.tp > 1:
-        yield Term("buffers", "one all-reduce", (*tokens, h), TENSOR)
+    yield from passing(share, bytes_of(job.activations), b, job.prompt, 1)
 
 
 def _logits(share: Share, job: Inference, b: Factor) -> Iterator[Term]:

@@ -57,6 +57,11 @@ class Share:
     def whole_layers(self) -> int:
         return sum(self.layers)
 
+    @property
+    def kv_copied(self) -> bool:
+        """Whether ranks of the tp group hold copies of kv heads."""
+        return self.model.placement(self.layout.tp, self.layout.embedding, self.layout.cut).kv_copied
+
     def sequence(self, tokens: int) -> int:
         """Of a sequence's tokens those of this rank: context parallelism cuts them."""
         return len(Cut(tokens, self.layout.cp).of(self.place.cp))

@@ -50,9 +50,8 @@ def _cut(symbol: str, size: int, layers: int, ranks: int, over: str) -> tuple[Fa
 
 
 def _note(share: Share, where: Where, name: str) -> str:
-    if where == "layer" and not name and share.layout.tp > 1:
-        placement = share.model.placement(share.layout.tp, share.layout.embedding, share.layout.cut)
-        return COPIES if placement.kv_copied else ""
+    if where == "layer" and not name and share.kv_copied:
+        return COPIES
     return TIED if where == "head" and share.config.tied else ""
 
 

@@ -1,0 +1,23 @@
+"""Machines for the tests of the network: made up, so that no row of the catalogue moves their numbers."""
+from minitp.plan.links import Link
+from minitp.plan.machine import Device, Level, Machine
+
+GB = 10**9
+
+
+def device(name: str = "B200", kind: str = "gpu") -> Device:
+    return Device(name, kind, 180 * GB, 180 * GB, "HBM", 8e12, {"bf16": 1e15}, "made up")
+
+
+def link(alpha: float, rate: float, name: str = "NVLink") -> Link:
+    return Link(name, alpha, rate, "made up")
+
+
+def machine(*levels: tuple[int, Link] | tuple[int, Link, int], name: str = "A100") -> Machine:
+    """Each level: units that meet, link, and ports where they are shared."""
+    return Machine("made up", device(name), tuple(Level(f"level {n}", *level) for n, level in enumerate(levels)))
+
+
+def boxes(alpha: float = 0.0, ports: int = 0) -> Machine:
+    """The published worked case: 4 machines of 8 B200, 740.64 GB/s inside, 50 GB/s for each GPU between."""
+    return machine((8, link(alpha, 740.64e9)), (4, link(10 * alpha, 50e9, "EFA"), ports), name="B200")
