@@ -7,14 +7,14 @@ from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.plan import tables
-from minitp.plan.busbw import seconds_at
+from minitp.plan.busbw import seconds_at, share_of_payload
 from minitp.plan.data_file import Entry, named, read, unknown, whole
 from minitp.plan.machine import Machine, Table
 from minitp.plan.units import parse_bytes, parse_rate, parse_seconds
 
 
 @dataclass(frozen=True)
-class Published:
+class Benchmark:
     """One table. `timed`: "one by one", where each time holds what the host does around a call, or "back to back"."""
     name: str
     machine: str
@@ -30,36 +30,38 @@ class Published:
 
 
 @cache
-def published() -> dict[str, Published]:
+def benchmarks() -> dict[str, Benchmark]:
     """All that are shipped."""
-    rows = read(Path(str(files("minitp.plan") / "published.toml")), "table")["table"]
-    return {name: _published(name, entry) for name, entry in named(rows)}
+    rows = read(Path(str(files("minitp.plan") / "benchmarks.toml")), "table")["table"]
+    return {name: _benchmark(name, entry) for name, entry in named(rows)}
 
 
-def table(name: str) -> Published:
+def benchmark(name: str) -> Benchmark:
     """One of them; ConfigError where there is none of that name."""
-    if name not in published():
-        raise unknown("measured table", name, list(published()))
-    return published()[name]
+    if name not in benchmarks():
+        raise unknown("measured table", name, list(benchmarks()))
+    return benchmarks()[name]
 
 
 def carrying(machine: Machine, name: str, level: int = -1) -> Machine:
     """`machine` with a published table on a level, by default the last: its prices are then measured ones."""
-    one = table(name)
+    one = benchmark(name)
     levels = list(machine.levels)
     levels[level] = replace(levels[level], tables={**levels[level].tables, (one.op, one.ranks): one.table})
     return replace(machine, levels=tuple(levels))
 
 
-def _published(name: str, entry: Entry) -> Published:
+def _benchmark(name: str, entry: Entry) -> Benchmark:
     op, ranks = entry.text("op"), entry.take("ranks", whole(2))
 
     def from_busbw(value: Any) -> Table:
-        return tuple((parse_bytes(size), seconds_at(op, ranks, parse_bytes(size), parse_rate(rate)))
+        """Sizes there are S, in the table payloads."""
+        share = share_of_payload(op, ranks)
+        return tuple((int(parse_bytes(size) / share), seconds_at(op, ranks, parse_bytes(size), parse_rate(rate)))
                      for size, rate in value)
 
     points = entry.take("busbw", from_busbw) if "busbw" in entry else entry.take("times", _times)
-    one = Published(name, entry.text("machine"), entry.take("timed", _timed), op, ranks, tables.check(points),
+    one = Benchmark(name, entry.text("machine"), entry.take("timed", _timed), op, ranks, tables.check(points),
                     entry.source())
     entry.done()
     return one
