@@ -1,8 +1,6 @@
 """`minitp plan calibrate`."""
 from typing import Annotated
 
-import typer
-
 from minitp.cli_options import RanksOption, TimeoutOption, World, WorldOption, on_ranks, opt
 
 

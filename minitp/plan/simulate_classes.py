@@ -95,7 +95,7 @@ def _alike(model: PlannedModel, layout: Layout) -> list[Part]:
     """The ranks of a tp group by the sizes of all their shards."""
     placement = model.placement(layout.tp, layout.embedding, layout.cut)
     cuts = [parameter for parameter in placement.parameters
-            if parameter.cut_axis is not None and not parameter.name.startswith("layers.") or
+            if (parameter.cut_axis is not None and not parameter.name.startswith("layers.")) or
             parameter.name.startswith("layers.0.")]
     found: dict[tuple, list[int]] = {}
     for rank in range(layout.tp):

@@ -167,7 +167,7 @@ class TrainingStep:
     def _data(self, phase: str, each: bool) -> Iterable[Traffic]:
         """Rows of the dp axis: those of each micro-batch, or those of the whole step."""
         return (row for row in self.rows if row.axis == "dp" and row.phase == phase
-                and (row.op == "all_gather" and phase != "optimizer" or row.count > 1) == each)
+                and ((row.op == "all_gather" and phase != "optimizer") or row.count > 1) == each)
 
     def _dp(self, row: Traffic, micro_batch: int | None, share: float = 1.0, own: float = 0.0) -> Step:
         states = {"all_reduce": ("partial", "whole"), "reduce_scatter": ("partial", "shard(0)"),
