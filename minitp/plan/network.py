@@ -184,14 +184,16 @@ class _Desk:
         """The time by the level's table, where it has one."""
         level, size = self.machine.levels[part.level], self._size(part)
         names = (self.op, part.op) if COSTS_AS.get(self.op) == part.op else (part.op,)
-        table = next((level.tables[name, part.ranks] for name in names if (name, part.ranks) in level.tables), None)
-        if table is None:
+        key = next(((name, part.ranks) for name in names if (name, part.ranks) in level.tables), None)
+        if key is None:
             return None
+        table = level.tables[key]
         seconds = tables.interpolate(table, size)
         latency = min(seconds, tables.ends(table)[0])
         return Stage(part.level, level.name, part.op, part.ranks, size, "measured", latency, seconds - latency,
                      0.0, 1.0, "a line in logarithms between measured points",
-                     (f"measured: {part.op} over {part.ranks} ranks of {self.machine.name}, {level.name}",), True)
+                     (f"measured: {key[0]} over {part.ranks} ranks of {self.machine.name}, {level.name}"
+                      + (f": {level.sources[key]}" if key in level.sources else ""),), True)
 
     def _size(self, part: Part) -> float:
         return float(part.share) * self.payload
