@@ -2,14 +2,14 @@
 
 All of it is a model, by the data sheet's rates times the share that is reached.
 """
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitp.errors import ConfigError
 from minitp.plan import flops
-from minitp.plan.decode import PassTime, prefill, token
+from minitp.plan.decode import Ends, PassTime, prefill, token
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Device, Machine
@@ -113,8 +113,26 @@ class Generation:
 
 
 def generation(model: PlannedModel, layout: Layout, job: Inference, machine: Machine,
-               policy: str = "best") -> Generation:
+               policy: str | None = None) -> Generation:
     """All of an inference job."""
     middle = job.prompt + job.new // 2
     return Generation(prefill(model, layout, job, machine, policy=policy),
                       token(model, layout, job, machine, context=middle, policy=policy), job.new)
+
+
+class Scaled(NamedTuple):
+    """One degree of tensor parallelism in a strong scaling: speedup and efficiency against the first degree."""
+    tp: int
+    time: PassTime
+    speedup: float
+    efficiency: float
+
+
+def scaling(model: PlannedModel, job: Inference, machine: Machine, degrees: Sequence[int] = (1, 2, 4, 8), *,
+            ends: Ends = "cut", policy: str | None = None) -> list[Scaled]:
+    """The same token over more and more devices: what is read divides, what is waited for doesn't."""
+    times = [(tp, token(model, Layout(tp=tp), job, machine.with_devices(tp), ends=ends, policy=policy))
+             for tp in degrees]
+    first, base = times[0]
+    return [Scaled(tp, time, base.seconds / time.seconds, base.seconds * first / (time.seconds * tp))
+            for tp, time in times]

@@ -103,7 +103,8 @@ def _device_row(device: Device) -> list[str]:
             f"memory = {device.memory}", f"memory_real = {device.memory_real}",
             f"memory_kind = {_quoted(device.memory_kind)}", f"bandwidth = {float(device.bandwidth)!r}",
             f"bandwidth_reached = {float(device.bandwidth_reached)!r}", f"flops = {{{flops}}}",
-            f"flops_reached = {float(device.flops_reached)!r}", f"source = {_quoted(device.source)}"]
+            f"flops_reached = {float(device.flops_reached)!r}", f"launch = {float(device.launch_s)!r}",
+            f"source = {_quoted(device.source)}"]
 
 
 def _link_row(link: Link) -> list[str]:
