@@ -1,4 +1,5 @@
 """The questions of `minitp plan ask`, in the order in which they are listed."""
+from minitp.plan.questions import fitting, hardware, training
 from minitp.plan.questions.base import Question
 
-QUESTIONS: tuple[Question, ...] = ()
+QUESTIONS: tuple[Question, ...] = (*fitting.QUESTIONS, *training.QUESTIONS, *hardware.QUESTIONS)
