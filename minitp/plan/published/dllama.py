@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from minitp.errors import ConfigError
 from minitp.plan.job import bytes_of
@@ -75,6 +76,25 @@ def node(name: str) -> Node:
         raise ConfigError(f"no times are known of distributed-llama on {name!r}; of "
                           f"{', '.join(sorted({one.name for one in known.values()}))} there are")
     return known[max(fitting, key=len)]
+
+
+class Measured(NamedTuple):
+    """A row of a README's table, in seconds: a token, and of it inference on the root and transfer."""
+    token: float
+    inference: float
+    transfer: float
+    source: str
+
+
+@cache
+def measured(kind: str, model: str) -> dict[int, Measured]:
+    """What was measured on a kind of node, by how many there were; empty where nothing was published."""
+    found = {}
+    for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["measured"]:
+        if (row["node"], row["model"]) == (kind, model):
+            times = zip(row["nodes"], row["token"], row["inference"], row["transfer"], strict=True)
+            found |= {nodes: Measured(*(each / 1000 for each in of), row["source"]) for nodes, *of in times}
+    return found
 
 
 def transferred(version: str, model: Layers, nodes: int, width: float) -> float:
