@@ -192,21 +192,22 @@ def raspberry_pis(what: WhatIf) -> Answer:
     few, many = NODES[-2:]
     return Answer(
         f"Because every byte passes the root{_few_and_many(known)}. Summed as minitp does it, {many} take "
-        f"{units.duration(numbers[f'star {many}'])} through a star and {units.duration(numbers[f'doubling {many}'])} by "
-        f"doubling, {few} {units.duration(numbers[f'doubling {few}'])}: a model.",
+        f"{units.duration(numbers[f'star {many}'])} through a star and {units.duration(numbers[f'doubling {many}'])} "
+        f"by doubling, {few} {units.duration(numbers[f'doubling {few}'])}: a model.",
         (f"distributed-llama {node.version} cuts every matrix by its outputs. The root sends inputs to each of n − 1 "
-         f"nodes and gathers each output, so what passes its link grows with n: {units.both(numbers[f'moved {few}'])} a "
-         f"token with {few}, {units.both(numbers[f'moved {many}'])} with {many}, while each node's share of the work "
-         f"halves.{_more_than_bytes(known, numbers)}",
-         "Column cut then row cut needs two sums a layer and no gathers. Through a star each costs 2(n − 1) messages at "
-         f"the root, by a ring 2(n − 1) in a row of 1/n each, by doubling lg n. On {link.name} a message costs "
+         "nodes and gathers each output, so what passes its link grows with n: "
+         f"{units.both(numbers[f'moved {few}'])} a token with {few}, {units.both(numbers[f'moved {many}'])} with "
+         f"{many}, while each node's share of the work halves.{_more_than_bytes(known, numbers)}",
+         "Column cut then row cut needs two sums a layer and no gathers. Through a star each costs 2(n − 1) messages "
+         f"at the root, by a ring 2(n − 1) in a row of 1/n each, by doubling lg n. On {link.name} a message costs "
          f"{units.duration(link.latency_s)} whatever its size, so few messages win."),
         (Table(f"A token of {model.name}, weights {dtype}", (
             "nodes", "measured, published", "fitted to that", "through the root", "minitp: star", "ring", "doubling"),
             tuple(rows), (0, 1, 2, 3, 4, 5, 6)),),
-        (f"Root: L(n − 1)(3h + F(n − 1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = {bytes_of(BUFFERS):g} B "
-         f"({BUFFERS}), as in its README to 0.3 %. Measured: inference + transfer. The fit is good to about 30 %; both "
-         f"are of {node.name} on 1 GbE and don't follow --machine or --link. The last three columns are a model.",
+        ("Root: L(n − 1)(3h + F(n − 1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = "
+         f"{bytes_of(BUFFERS):g} B ({BUFFERS}), as in its README to 0.3 %. Measured: inference + transfer. The fit "
+         f"is good to about 30 %; both are of {node.name} on 1 GbE and don't follow --machine or --link. The last "
+         "three columns are a model.",
          MODELED), sources(model, node, [one.source for one in known.values()], what.the_machine(PIS)), floats(numbers))
 
 
@@ -221,7 +222,8 @@ def _few_and_many(known: dict[int, dllama.Measured]) -> str:
     few, many = NODES[-2:]
     if few not in known or many not in known:
         return ""
-    return f": measured are {units.duration(known[few].token)} with {few} and {units.duration(known[many].token)} with {many}"
+    return (f": measured are {units.duration(known[few].token)} with {few} and "
+            f"{units.duration(known[many].token)} with {many}")
 
 
 def _more_than_bytes(known: dict[int, dllama.Measured], numbers: dict[str, float]) -> str:
@@ -230,8 +232,8 @@ def _more_than_bytes(known: dict[int, dllama.Measured], numbers: dict[str, float
     if few not in known or many not in known:
         return ""
     return (f" Transfer as measured takes {known[many].transfer / known[few].transfer:.1f} times as long for "
-            f"{numbers[f'moved {many}'] / numbers[f'moved {few}']:.1f} times the bytes, so bytes alone don't explain it: "
-            "the root's messages pile up. A fit with one rate for the link makes the two nearly equal.")
+            f"{numbers[f'moved {many}'] / numbers[f'moved {few}']:.1f} times the bytes, so bytes alone don't explain "
+            "it: the root's messages pile up. A fit with one rate for the link makes the two nearly equal.")
 
 
 def _token(model: PlannedModel, job: Inference, machine: Machine, n: int, policy: str) -> float:

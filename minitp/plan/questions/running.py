@@ -99,7 +99,8 @@ def what_moves(what: WhatIf) -> Answer:
             "how", "GB (GiB)", "mostly", "collectives", "held by the fullest card"), tuple(rows), (1, 3, 4)),),
         (f"Token: Σ of its sync points · 2(t − 1)/t = {token / 1e6:.3g} MB · {share:g}. Parameters: 2P·(d − 1)/d = "
          f"{weights / 1e9:,.1f} GB. Training: 3·m·P·(d − 1)/d numbers for ZeRO-3 (Rajbhandari et al. 2020, section 7), "
-         "sync points as minitp's traces count them for tensor parallelism.",), sources(model, machine), floats(numbers))
+         "sync points as minitp's traces count them for tensor parallelism.",),
+        sources(model, machine), floats(numbers))
 
 
 # --- which axis -----------------------------------------------------------------------------------------------------
@@ -140,8 +141,8 @@ def embedding_or_time(what: WhatIf) -> Answer:
          f"a ring, {units.both(ring.get('cp', 0.0))} a card and step here, where tensor parallelism sends "
          f"{units.both(ring.get('tensor', 0.0))} for the same sequences."),
         (Table(f"One new token of {model.name}, {some(job.batch, 'sequence')} of {context:,} tokens cached, {n} "
-               "cards (a model)", ("ranks over heads × over time", "weights a card, GB (GiB)", "KV cache", "reading", "network",
-                          "a token"), tuple(rows), (0, 1, 2, 3, 4, 5)),),
+               "cards (a model)", ("ranks over heads × over time", "weights a card, GB (GiB)", "KV cache", "reading",
+                                   "network", "a token"), tuple(rows), (0, 1, 2, 3, 4, 5)),),
         (f"Cache: 2 · L · kv · e · 2 B = 2 · {c.layers} · {c.kv_heads} · {c.head_size} · 2 = "
          f"{2 * c.layers * c.kv_heads * c.head_size * 2:,} B a token of context, / ranks. Merging: Milakov & "
          "Gimelshein 2018; ring: Liu et al. 2023; sequence parallelism: Korthikanti et al. 2022.", MODELED),
@@ -261,7 +262,8 @@ def one_card(what: WhatIf) -> Answer:
         (Table(f"Tokens a second, one sequence of {seq:,} tokens (a model)", ("model", "parameters", *types),
                tuple(rows), tuple(range(1, len(types) + 2))),),
         (f"Seconds a token ≥ bytes / ({device.bandwidth / 1e9:,.1f} GB/s · {device.bandwidth_reached:g}). On a "
-         "computer of your own `minitp plan calibrate` measures that rate, and --machine this takes it.", UNCOUNTED, MODELED),
+         "computer of your own `minitp plan calibrate` measures that rate, and --machine this takes it.",
+         UNCOUNTED, MODELED),
         sources(machine), floats(numbers))
 
 

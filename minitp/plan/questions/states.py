@@ -109,7 +109,8 @@ def precision(what: WhatIf) -> Answer:
          Table(f"The same training on {DEVICES:,} {device.name}, {units.count(tokens)} tokens (a model)", (
              "products in", "peak, data sheet", "days"),
              tuple((dtype, units.flops(peaks[dtype]), f"{value:,.1f}") for dtype, value in days.items()), (1, 2))),
-        (f"Days = 6PT / ({DEVICES:,} · peak · {device.flops_reached:g}), the same share of each peak assumed.", MODELED),
+        (f"Days = 6PT / ({DEVICES:,} · peak · {device.flops_reached:g}), the same share of each peak assumed.",
+         MODELED),
         sources(model, device, bloom), floats(numbers))
 
 
@@ -151,7 +152,7 @@ def parameters_times_batch(what: WhatIf) -> Answer:
         ("both", wider, more))}
     base = totals["as asked"]
     product = base * wider.parameters / model.parameters * 2
-    numbers = {f"{name}": size for name, size in held.items()} | {f"total {name}": size for name, size in totals.items()}
+    numbers = dict(held.items()) | {f"total {name}": size for name, size in totals.items()}
     shown = sorted(grown, key=lambda one: -one.row.bytes)[:12]
     return Answer(
         f"Right: memory is a sum. Of {units.both(all_of_it)} {units.percent(held['with parameters'] / all_of_it)} "
@@ -209,7 +210,8 @@ def zero(what: WhatIf) -> Answer:
             "stage", "weights, GB (GiB)", "gradients", "optimizer", "together", "fits", "sent", "step"),
             tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
         (f"States: 16P, 4P + 12P/d, 2P + 14P/d, 16P/d with P = {p / 1e9:.2f}e9, d = {d} (Rajbhandari et al. 2020, "
-         f"table 1). Sent: 2P, 2P, 2P, 3P numbers · (d − 1)/d, of {width / p:g} bytes (section 7).", UNCOUNTED, MODELED),
+         f"table 1). Sent: 2P, 2P, 2P, 3P numbers · (d − 1)/d, of {width / p:g} bytes (section 7).",
+         UNCOUNTED, MODELED),
         sources(model, machine), floats(numbers))
 
 

@@ -196,7 +196,9 @@ def _as_published(model: PlannedModel) -> list[str]:
     """What its authors printed."""
     told = [f"{run.machine.devices:,} cards as {run.layout}, MFU {units.percent(run.published['mfu'])}"
             for run in catalogue.runs().values() if run.model == model and run.layout and "mfu" in run.published]
-    return ["Published: " + "; ".join(told) + ". They interleave stages, which plain 1F1B here doesn't."] if told else []
+    if not told:
+        return []
+    return ["Published: " + "; ".join(told) + ". They interleave stages, which plain 1F1B here doesn't."]
 
 
 QUESTIONS = (
