@@ -3,12 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from minitp.plan import decode, flops
+from minitp.plan import decode, flops, memory
 from minitp.plan.decode import bytes_read, prefill, token
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout, Place
 from minitp.plan.links import Link
 from minitp.plan.machine import Level, Machine
+from minitp.plan.rows import by_kind
 from minitp.plan.what_if import scaling
 from minitp.trace.predict import GenerationPlan, forward_pass
 from tests.plan.plan_models import (
@@ -173,3 +174,14 @@ def test_plain_form_has_everything():
     assert plain["seconds"] == pytest.approx(sum(plain[part] for part in ("memory s", "compute s", "latency s",
                                                                           "moving s")))
     assert decode.TokenTime is decode.PassTime
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(tp=8, pp=2), Layout(tp=16), Layout(tp=2, pp=3, dp=2)])
+def test_what_is_read_is_what_is_held(layout):
+    """All but the table's other rows: the same numbers as the memory's rows."""
+    job = Inference(batch=6, prompt=100, new=28)
+    for stage in (0, layout.pp - 1):
+        place = Place(0, 0, 0, stage)
+        read, held = bytes_read(LLAMA31_70B, layout, job, place), by_kind(memory.rows(LLAMA31_70B, layout, job, place))
+        assert read.layers + read.head + read.table == held["weights"]
+        assert read.cache == held["kv cache"]
