@@ -21,3 +21,7 @@ class ModelOrVerb(TyperGroup):
 
 plan_app = typer.Typer(cls=ModelOrVerb, no_args_is_help=True,
                        help="What a model needs and takes on machines you don't have: `minitp plan MODEL --machine …`.")
+
+from minitp.cli_plan.catalogue import catalogue  # noqa: E402  (the group must be there first)
+
+plan_app.command("catalogue")(catalogue)
