@@ -3,7 +3,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -108,6 +108,7 @@ def test_a_machine_that_was_written_reads_back_the_same(tmp_path, name):
     assert catalogue.machine(tmp_path / "new" / "m.toml") == machine
 
 
+@settings(max_examples=30)
 @given(st.text(st.characters(codec="utf-8"), max_size=30), st.floats(1e-9, 1e3), st.floats(1, 1e15))
 def test_any_text_and_numbers_survive_a_file(tmp_path_factory, text, latency, rate):
     usual = catalogue.machine("laptop")
@@ -157,7 +158,8 @@ def test_experts_are_planned_though_they_do_not_run(tmp_path):
 
 @pytest.mark.parametrize(("field", "value"), [
     ("sliding_window", 4096), ("kv_lora_rank", 512), ("q_lora_rank", 1536), ("mamba_d_state", 16),
-    ("ssm_cfg", {"a": 1}), ("attn_layer_period", 8), ("num_local_experts", 8), ("moe_intermediate_size", 768), ("n_shared_experts", 1),
+    ("ssm_cfg", {"a": 1}), ("attn_layer_period", 8), ("num_local_experts", 8),
+    ("moe_intermediate_size", 768), ("n_shared_experts", 1),
     ("linear_num_key_heads", 16), ("vision_config", {"hidden_size": 1}), ("num_nextn_predict_layers", 1),
     ("model_type", "mamba"), ("layer_types", ["sliding_attention"]), ("quantization_config", {"bits": 4})])
 def test_what_is_not_modeled_is_refused_by_name(tmp_path, field, value):
