@@ -57,12 +57,14 @@ class Level:
     ports    how many such links a unit of the level below has to it (8 network cards a machine); devices of a unit that
              talk at once share them. 0: one for each device
     tables   measured times where there are some: (op, ranks) → table; a pair α, β stands in elsewhere
+    sources  of the tables, by the same keys
     """
     name: str
     size: int
     link: Link
     ports: int = 0
     tables: Mapping[tuple[str, int], Table] = field(default_factory=dict, hash=False)
+    sources: Mapping[tuple[str, int], str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
