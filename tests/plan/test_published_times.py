@@ -79,3 +79,24 @@ def test_gpt_fast_on_the_catalogues_a100(name):
         machine = catalogue.machine("8xa100-80", devices=tp)
         found[tp] = token(model, Layout(tp=tp), ONE, machine, ends="copied").tokens_per_s / speed
     assert all(0.8 < ratio < 1.2 for ratio in found.values()), found
+
+
+def test_raspberry_pis_through_a_root_by_ring_and_by_doubling():
+    """distributed-llama 0.1, q40 weights, q80 buffers: through the root 4 beat 8, and by doubling 8 would beat 4.
+
+    Transfers of larger models took longer than a star's bytes and messages: 13B on 8 is planned at 0.64 of its time.
+    """
+    job = replace(ONE, weights="q40", activations="q80")
+
+    def milliseconds(name: str, ranks: int, policy: str) -> float:
+        machine = catalogue.machine("raspberry-pi-cluster", devices=ranks)
+        return 1e3 * token(catalogue.model(name), Layout(tp=ranks), job, machine, ends="copied", policy=policy).seconds
+
+    star = {ranks: milliseconds("llama-2-7b", ranks, "star") for ranks in (1, 2, 4, 8)}
+    published = {1: 1312.5, 2: 793.7, 4: 494.0, 8: 588.2}
+    assert all(0.75 < star[ranks] / published[ranks] < 1.1 for ranks in published), star
+    assert star[4] < star[8]
+    assert milliseconds("llama-2-7b", 8, "ring") < star[8]
+    assert milliseconds("llama-2-7b", 8, "doubling") < 0.7 * milliseconds("llama-2-7b", 4, "doubling")
+    assert milliseconds("llama-2-13b", 4, "star") == pytest.approx(848.2, rel=0.2)
+    assert 0.6 < milliseconds("llama-2-13b", 8, "star") / 1114.9 < 0.8
