@@ -28,17 +28,22 @@ class Unmodeled:
 
 UNMODELED = (
     Unmodeled("context of the device's driver and libraries", "0.5 to 1.5 GB a device",
-              "BLOOM's memory trials leave about 1.5 GB unexplained (bigscience tr11, chronicles-prequel)"),
-    Unmodeled("fragmentation of the allocator", "some percent; more with sizes that vary",
-              "Rajbhandari et al. 2020 (ZeRO), section 3.2: over 30 % in extreme cases"),
-    Unmodeled("buffers inside the communication library", "some MB for each group and channel", "NCCL: NCCL_BUFFSIZE"),
-    Unmodeled("buckets of data parallelism and ZeRO, prefetched layers", "25 MB to several GB, by its options",
-              "DeepSpeed issue 4527: 14.3 GiB on a card of whose states 0.5 GiB remain"),
-    Unmodeled("gradients of activations inside a layer's backward pass", "a few arrays of b·s·h, and of the logits one",
-              "Korthikanti et al. 2022, section 4: not counted there either"),
-    Unmodeled("workspaces of matrix products", "up to some hundred MB", "cuBLAS: CUBLAS_WORKSPACE_CONFIG"),
+              "no formula is published; nvidia-smi in BLOOM's trials shows 5 to 25 % more than these rows, for all of "
+              "this list together (bigscience tr11, chronicles-prequel)"),
+    Unmodeled("fragmentation of the allocator", "some percent; more where sizes vary",
+              "Rajbhandari et al. 2020 (ZeRO), section 3.2: out of memory with over 30 % free, in extreme cases"),
+    Unmodeled("buffers inside the communication library", "4 MiB for each channel and peer",
+              "NCCL's documentation: NCCL_BUFFSIZE"),
+    Unmodeled("buckets of data parallelism and ZeRO, prefetched layers", "25 MiB to several GB, by its options",
+              "DeepSpeed issue 4527: 14.3 GiB on a card where its estimator says 0.5"),
+    Unmodeled("gradients of activations inside a layer's backward pass", "a few arrays of b·s·h; of the logits one",
+              "not counted by Korthikanti et al. 2022, section 4, either: they count what is kept"),
+    Unmodeled("workspaces of matrix products", "4 to 32 MiB for each handle",
+              "cuBLAS's documentation: cublasSetWorkspace"),
     Unmodeled("experts that more tokens visit than others", "up to the router's capacity factor",
               "Fedus et al. 2021 (Switch), section 2.2"),
+    Unmodeled("rotary tables, token ids, targets; norms kept in float32 beside quantized matrices", "some MB",
+              "small beside everything else"),
 )
 RESERVE = 0.1
 """Share of a device's memory that is kept free for what isn't modeled, unless told otherwise."""

@@ -52,7 +52,7 @@ def test_rows_compute_as_they_read(data, sizes, axes):
     assert len({(row.kind, row.term) for row in held}) == len(held)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data(), model_sizes(), degrees())
 def test_worst_is_the_fullest_of_all_ranks(data, sizes, axes):
     model, layout, job = made(data, sizes, axes)
@@ -62,7 +62,7 @@ def test_worst_is_the_fullest_of_all_ranks(data, sizes, axes):
     assert held.index(max(held)) == layout.rank(place)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(model_sizes(), degrees())
 def test_weights_of_one_replica_are_the_placement_s(sizes, axes):
     """Over tp and pp: what the placement's ranks hold, what is whole counted on each, a tied table's copy."""
