@@ -147,7 +147,7 @@ def _split(text: str | int | float, what: str, rule: str) -> tuple[Decimal, str]
     return number, (found[2] or "").strip()
 
 
-def _factor(prefix: str | None, binary: str) -> int:
+def _factor(prefix: str | None, binary: str | None) -> int:
     return (1024 if binary else 1000) ** PREFIXES[(prefix or "").lower()]
 
 
