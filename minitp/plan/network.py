@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
-from typing import Literal
+from typing import Literal, get_args
 
 from minitp.errors import ConfigError
 from minitp.plan import hierarchy, nccl, policies, tables
@@ -48,7 +48,7 @@ def price(op: str, payload: float, meeting: Iterable[int], machine: Machine, *, 
 @lru_cache(maxsize=8192)
 def _price(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str, sharing: Sharing,
            gamma: float) -> Price:
-    met = _checked(op, payload, meeting, machine, policy)
+    met = _checked(op, payload, meeting, machine, policy, sharing, gamma)
     if not met:
         return Price(op, payload, meeting, policy, ())
     desk = _Desk(op, machine, meeting, policy, sharing, gamma, payload)
@@ -61,14 +61,17 @@ def _price(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, 
     return replace(first, alternatives=tuple(found))
 
 
-def _checked(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str) -> Met:
+def _checked(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str, sharing: str,
+             gamma: float) -> Met:
     """The levels at which more than one meet; ConfigError where the question can't be answered."""
     policies.check(policy)
     if op != "send" and not has_model(op):
         raise ConfigError(f"there is no cost model of {op!r}; there is one of {', '.join(ALGORITHMS)}, "
                           f"{', '.join(COSTS_AS)} and send")
-    if not payload >= 0:
-        raise ConfigError(f"a payload is 0 bytes or more, {payload} was asked for")
+    if not payload >= 0 or not gamma >= 0:
+        raise ConfigError(f"a payload is 0 bytes or more and γ 0 s per byte or more, not {payload} and {gamma}")
+    if sharing not in get_args(Sharing):
+        raise ConfigError(f"ports are shared by {' or '.join(get_args(Sharing))}, not by {sharing!r}")
     if len(meeting) > len(machine.levels) or any(members < 1 for members in meeting):
         raise ConfigError(f"a group meets with 1 member or more at each of the {len(machine.levels)} levels of "
                           f"{machine.name}; {meeting} was asked for")
@@ -114,11 +117,9 @@ class _Desk:
 
     def _alike(self, part: Part) -> Offers:
         """The algorithms over one level."""
-        names: tuple[str, ...] = (self._choice(part),)
-        if self.policy != "mpich":
-            names = tuple(name for name in ALGORITHMS[part.op]
-                          if self.policy in ("best", "flat", "hierarchical", *policies.WAYS, name))
-        return {name: (self._modeled(part, name),) for name in names}
+        asked = self._choice(part) if self.policy == "mpich" else self.policy
+        return {name: (self._modeled(part, name),) for name in ALGORITHMS[part.op]
+                if asked in ("best", "flat", "hierarchical", *policies.WAYS, name)}
 
     def _ways(self, op: str, met: Met) -> Offers:
         """Over several levels, one stage after the other."""

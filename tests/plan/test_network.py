@@ -177,6 +177,8 @@ def test_refusals_teach():
         price("reduce", 1, (2,), two, policy="luck")
     with pytest.raises(ConfigError, match="has no 'halving'; it has shards"):
         price("all_gather", 1, (2, 2), two, policy="halving")
+    with pytest.raises(ConfigError, match="γ 0 s per byte"):
+        price("reduce", 1, (2,), two, gamma=-1)
     with pytest.raises(ConfigError, match="NCCL runs on GPUs"):
         price("all_reduce", 1, (2,), replace(two, device=device("Pi", "cpu")), policy="nccl")
 
