@@ -27,7 +27,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}", re.ASCII)
 def calibrate_on_rank(group: Communicator, groups: SmallerGroups, name: str, seconds: float, quick: bool,
                       as_json: bool) -> None:
     """The work of every rank; rank 0 writes and prints. Nothing is written before all is measured."""
-    path = Path(group.on_root(lambda: str(_place(name)), site="calibrate", reason="see that the description has a place"))
+    path = Path(group.on_root(lambda: str(_place(name)), site="calibrate", reason="see where the description goes"))
     began = time.monotonic()
     with steps_bar(Console(stderr=True) if group.rank == 0 else None, "calibrating", int(seconds)) as step:
         def progress(now: str) -> None:
@@ -65,7 +65,7 @@ def _write(found: Calibration | None, name: str, path: Path) -> None:
 def as_plain(found: Calibration, path: Path) -> dict[str, Any]:
     """Everything measured, for --json; rates in bytes/s and FLOP/s, times in s."""
     return {"file": str(path), "facts": dict(found.facts), "rates": {k: dict(v) for k, v in found.rates.items()},
-            "message": _pair(found.message_fit.link, found.message_error) | {"times": [list(p) for p in found.messages]},
+            "message": {**_pair(found.message_fit.link, found.message_error), "times": list(map(list, found.messages))},
             "collectives": [
                 {"op": one.op, "ranks": one.ranks, **_pair(one.fit.link, one.fit_error),
                  "half_size": _finite(one.half_size), "spread": one.spread,
@@ -85,7 +85,7 @@ def _finite(number: float) -> float | None:
 def show(found: Calibration, path: Path, console: Console) -> None:
     """Two tables, what to know about them, and where the description is."""
     facts = found.facts
-    console.print(f"{facts['ranks']} ranks on {facts['cores']} cores, {plain(facts['blas_threads'])} BLAS threads each, "
+    console.print(f"{facts['ranks']} ranks on {facts['cores']} cores, BLAS threads of each: {facts['blas_threads']}; "
                   f"{plain(facts['versions'].get('mpi', 'threads'))}", highlight=False, markup=False)
     console.print(_collectives(found))
     console.print(_rates(found))
@@ -96,9 +96,9 @@ def show(found: Calibration, path: Path, console: Console) -> None:
 
 
 def _collectives(found: Calibration) -> Table:
-    table = Table(title="Collectives: α + nβ, and tables by payload", caption="off: of the pair from its own points; of "
-                  "the table from sizes that are in none, in the median and at most")
-    for name in ("collective", "ranks", "α", "bus bandwidth 1/β", "n½", "pair off", "table off", "spread"):
+    table = Table(title="Collectives: α + nβ, and tables by payload", caption="off, in the median and at most: the "
+                  "pair from its own points, the table from sizes that are in none")
+    for name in ("collective", "ranks", "α", "1/β", "n½", "pair off", "table off", "spread"):
         table.add_column(name, justify="left" if name == "collective" else "right")
     pair = found.message_fit
     half = pair.link.latency_s * pair.link.bytes_per_s
