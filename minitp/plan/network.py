@@ -189,12 +189,21 @@ class _Desk:
         if key is None:
             return None
         table = level.tables[key]
-        seconds = tables.interpolate(table, size)
+        last = table[-1][0]
+        seconds = tables.interpolate(table, min(size, last) if key[0] != part.op else size)
+        if key[0] != part.op and size > last:                 # beyond its points a variant grows as the plain op does
+            seconds += self._plain(part, size) - self._plain(part, last)
         latency = min(seconds, tables.ends(table)[0])
         return Stage(part.level, level.name, part.op, part.ranks, size, "measured", latency, seconds - latency,
                      0.0, 1.0, "a line in logarithms between measured points",
                      (f"measured: {key[0]} over {part.ranks} ranks of {self.machine.name}, {level.name}"
                       + (f": {level.sources[key]}" if key in level.sources else ""),), True)
+
+    def _plain(self, part: Part, size: float) -> float:
+        """Seconds of the op that this one is a variant of, over the same ranks."""
+        whole = part.ranks == prod(self.meeting)
+        meeting = self.meeting if whole else (*(1,) * part.level, part.ranks)
+        return _price(part.op, size, meeting, self.machine, "best", self.sharing, self.gamma).seconds
 
     def _size(self, part: Part) -> float:
         return float(part.share) * self.payload

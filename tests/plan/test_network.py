@@ -115,6 +115,8 @@ def test_a_table_stands_before_the_model():
     more = replace(lone, levels=(replace(lone.levels[0], tables=own),))
     assert price("all_reduce_in_graph", 2048, (4,), more).seconds == pytest.approx(3e-3)
     assert price("all_reduce", 2048, (4,), more).seconds == one.seconds
+    beyond = price("all_reduce_in_graph", 4096, (4,), more).seconds
+    assert beyond - 3e-3 == pytest.approx(price("all_reduce", 4096, (4,), more).seconds - one.seconds)
     message = price("send", 2048, (4,), more)
     assert message.measured and message.seconds == pytest.approx(6e-6)
     assert one.latency_s + one.bandwidth_s == pytest.approx(one.seconds)
