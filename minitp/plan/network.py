@@ -178,7 +178,7 @@ class _Desk:
         rule = (policies.MPICH,) if self.policy == "mpich" and part.op != "send" else ()
         return Stage(part.level, self.machine.levels[part.level].name, part.op, part.ranks, size, algorithm,
                      path.hops * link.latency_s, float(path.volume) * size / link.bytes_per_s,
-                     float(path.reduced) * size * self.gamma, shared, chosen.formula,
+                     float(path.reduced) * size * self.gamma, shared, chosen.formula_of(part.ranks),
                      (chosen.source, *rule, f"α, β of {link.name}: {link.source}"))
 
     def _measured(self, part: Part) -> Stage | None:

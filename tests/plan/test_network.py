@@ -191,5 +191,6 @@ def test_a_price_says_that_it_is_a_model():
     assert one.latency_s == pytest.approx(15e-6) and "unknown" in one.source and HDR.source in one.source
     plain = one.to_plain()
     assert plain["algorithm"] == "doubling" and plain["alternatives"]["ring"] > plain["seconds"]
-    assert "p = 8, n = 8 B" in one.numbers and "lg p" in one.formula and not one.measured
+    assert "p = 8, n = 8 B" in one.numbers and one.formula == "lg p·(α + nβ)" and not one.measured
+    assert price("all_reduce", 8, (7,), machine((8, HDR))).formula == "(⌊lg p⌋+2)(α + nβ)"
     assert price("broadcast", 8, (1,), machine((8, HDR))).formula == "one rank: nothing moves"
