@@ -2,26 +2,21 @@
 
 `minitp plan MODEL` is the verb `layouts`: a first word that is no verb is taken for a model.
 """
-from typing import Any
-
 import typer
-from typer.core import TyperGroup
 
-DEFAULT = "layouts"
-
-
-class ModelOrVerb(TyperGroup):
-    """Verbs, and for everything else the verb DEFAULT."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names and DEFAULT in self.commands:
-            args = [DEFAULT, *args]
-        return super().parse_args(ctx, args)
-
+from minitp.cli_plan.ask import ask
+from minitp.cli_plan.calibrate import calibrate
+from minitp.cli_plan.check import check
+from minitp.cli_plan.group import DEFAULT, ModelOrVerb
+from minitp.cli_plan.layouts import layouts
+from minitp.cli_plan.simulate import simulate
+from minitp.cli_plan.verify import verify
 
 plan_app = typer.Typer(cls=ModelOrVerb, no_args_is_help=True,
                        help="What a model needs and takes on machines you don't have: `minitp plan MODEL --machine …`.")
-
-from minitp.cli_plan.simulate import simulate  # noqa: E402
-
-plan_app.command("simulate")(simulate)
+plan_app.command(DEFAULT)(layouts)
+plan_app.command()(ask)
+plan_app.command()(simulate)
+plan_app.command()(verify)
+plan_app.command()(calibrate)
+plan_app.command()(check)

@@ -1,13 +1,14 @@
 """This machine as the planner sees it: α, β of the MPI at hand, what its collectives, memory and products take.
 
 Every rank of a job measures; rank 0 makes the description, which has the form of the catalogue's machines. Each
-collective on p ranks gets a table of medians at powers of 2, and more of them where its neighbors foretell one badly:
-there MPI changes its protocol. Last, sizes that are in no table are measured: how far the table is from those is its
-stated error.
+collective on p ranks gets a table at powers of 2, and more of them where its neighbors foretell one badly: there MPI
+changes its protocol. In the same rounds sizes are measured that are in no table: how far the table is from those is
+its stated error. What counts is the lower quartile of each: other work on the machine only adds to a time, and the
+median of a busy machine says how busy it was.
 """
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from math import sqrt
+from math import isfinite, sqrt
 from typing import Any
 
 from minitp.comm import Communicator
@@ -17,19 +18,22 @@ from minitp.plan.calibrate_messages import (
     OPS,
     SIZES,
     TESTS,
+    Measured,
     SmallerGroups,
     Spread,
     collectives,
-    medians,
     meet_asleep,
     ping_pong,
 )
 from minitp.plan.calibrate_rates import memory_bytes, rates
-from minitp.plan.fit import Error, Fit, hockney, interpolated
+from minitp.plan.error import Error
+from minitp.plan.fit import Fit, fit
 from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine, Table
-from minitp.trace.file import Trace
+from minitp.plan.modeled import error_key
+from minitp.plan.tables import interpolate
 
+BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
 MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it
 
 
@@ -43,18 +47,31 @@ class Collective:
 
     @property
     def table(self) -> Table:
-        """The medians."""
-        return tuple((size, spread[1]) for size, spread in sorted(self.times.items()) if spread[1] > 0)
+        """What each size takes undisturbed."""
+        return tuple((size, spread[0]) for size, spread in sorted(self.times.items()) if spread[0] > 0)
 
     @property
     def fit(self) -> Fit:
-        """One pair α, β for all payloads: the machine in two numbers, and how far they are off."""
-        return hockney(self.table)
+        """One pair α, 1/β (bus bandwidth) for all payloads: the op in two numbers."""
+        return fit(self.table, self.op, self.ranks)
+
+    @property
+    def fit_error(self) -> Error | None:
+        """How far the pair is from the table that it is fitted to."""
+        pair = self.fit
+        return Error.of((size, pair.seconds(size), seconds) for size, seconds in self.table)
+
+    @property
+    def half_size(self) -> float:
+        """n½: the payload at which latency and bytes take the same by that pair, and half the rate is reached."""
+        pair = self.fit
+        per_byte = pair.seconds(1) - pair.seconds(0)
+        return pair.link.latency_s / per_byte if per_byte > 0 else float("inf")
 
     @property
     def spread(self) -> float:
-        """The interquartile spread as a share of the median, in the middle of all sizes."""
-        shares = sorted((high - low) / middle for low, middle, high in self.times.values() if middle > 0)
+        """Interquartile spread over lower quartile, of the size in the middle: the machine's other work widens it."""
+        shares = sorted((high - low) / low for low, _, high in self.times.values() if low > 0)
         return shares[len(shares) // 2] if shares else 0.0
 
 
@@ -69,7 +86,18 @@ class Calibration:
     @property
     def message_fit(self) -> Fit:
         """α, β of one message, from the ping-pong."""
-        return hockney(self.messages)
+        return fit(self.messages)
+
+    @property
+    def message_error(self) -> Error | None:
+        pair = self.message_fit
+        return Error.of((size, pair.seconds(size), seconds) for size, seconds in self.messages)
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work stretched the upper half of the times by more than half."""
+        spreads = sorted(found.spread for found in self.collectives)
+        return bool(spreads) and spreads[len(spreads) // 2] > BUSY
 
     @property
     def crowded(self) -> bool:
@@ -111,48 +139,43 @@ def rank_numbers(most: int) -> list[int]:
 def _on_ranks(group: Communicator, seconds: float, quick: bool, progress: Callable[[str], None]
               ) -> tuple[list[Collective], dict[str, Any]]:
     """All ops on this group: the sizes of the tables, more of them where they are needed, and those that test them."""
-    first = SIZES if quick else (*SIZES, *BETWEEN)
-    trace = collectives(group, dict.fromkeys(OPS, first), seconds=0.55 * seconds, least=least(quick), progress=progress)
-    times = _by_op(trace)
+    first = (*SIZES, *TESTS) if quick else (*SIZES, *BETWEEN, *TESTS)
+    measured = collectives(group, dict.fromkeys(OPS, first), seconds=0.8 * seconds, least=2 if quick else 5,
+                        progress=progress)
+    times = _by_op(measured)
+    tests = {op: {size: times[op].pop(size) for size in TESTS if size in times[op]} for op in OPS}
     if not quick:
-        plan = {op: beside({size: spread[1] for size, spread in times[op].items()}) for op in OPS} if trace else None
+        plan = {op: beside({size: spread[0] for size, spread in times[op].items()}) for op in OPS
+                } if measured else None
         more = group.share(plan, site="calibrate", reason="tell every rank which sizes come next")
-        for op, of_op in _by_op(collectives(group, more, seconds=0.15 * seconds, least=least(quick),
-                                            progress=progress)).items():
+        for op, of_op in _by_op(collectives(group, more, seconds=0.2 * seconds, progress=progress)).items():
             times[op] |= of_op
-    tests = _by_op(collectives(group, dict.fromkeys(OPS, TESTS), seconds=0.3 * seconds, least=least(quick),
-                               progress=progress))
-    if trace is None:
+    if measured is None:
         return [], {}
-    return [_collective(op, group.size, times[op], tests[op]) for op in OPS], _facts(trace.run)
+    return [_collective(op, group.size, times[op], tests[op]) for op in OPS], _facts(measured.trace.run)
 
 
-def least(quick: bool) -> int:
-    """Rounds, at the least."""
-    return 2 if quick else 5
-
-
-def _by_op(trace: Trace | None) -> dict[str, dict[int, Spread]]:
+def _by_op(measured: Measured | None) -> dict[str, dict[int, Spread]]:
     """op → payload → times."""
     found: dict[str, dict[int, Spread]] = {op: {} for op in OPS}
-    for kind, spread in ({} if trace is None else medians(trace)).items():
+    for kind, spread in ({} if measured is None else measured.quartiles()).items():
         found[kind.op][kind.payload] = spread
     return found
 
 
-def beside(medians: Mapping[int, float]) -> list[int]:
+def beside(times: Mapping[int, float]) -> list[int]:
     """Sizes to measure next: on both sides of each that the line between its neighbors foretells badly."""
-    known, following = sorted(medians), set()
+    known, following = sorted(times), set()
     for left, size, right in zip(known, known[1:], known[2:], strict=False):
-        foretold = interpolated(((left, medians[left]), (right, medians[right])), size)
-        if medians[size] > 0 and abs(foretold / medians[size] - 1) > MISSED:
+        foretold = interpolate(((left, times[left]), (right, times[right])), size)
+        if times[size] > 0 and abs(foretold / times[size] - 1) > MISSED:
             following |= {4 * round(sqrt(size * other) / 4) for other in (left, right)}
     return sorted(following - set(known))
 
 
 def _collective(op: str, ranks: int, times: dict[int, Spread], tests: Mapping[int, Spread]) -> Collective:
     found = Collective(op, ranks, dict(sorted(times.items())), None)
-    return replace(found, error=Error.of((size, interpolated(found.table, size), spread[1])
+    return replace(found, error=Error.of((size, interpolate(found.table, size), spread[0])
                                          for size, spread in sorted(tests.items())))
 
 
@@ -173,19 +196,18 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
     memory = memory_bytes() * int(facts["hosts"]) // ranks
     device = Device(f"a rank of {name}", "cpu", memory, memory, "RAM, a rank's share", read["together"], together,
                     source, 1.0, 1.0)
-    fit = calibration.message_fit
+    pair, error = calibration.message_fit.link, calibration.message_error
     last, took = calibration.messages[-1]
-    link = Link(f"MPI of {name}", fit.latency_s, 1 / fit.s_per_byte if fit.s_per_byte else last / took,
-                f"{source}: ping-pong, 4 B … 16 MiB, error {fit.error.median:.0%} in the median, {fit.error.worst:.0%} "
-                "at most")
+    link = Link(f"MPI of {name}", pair.latency_s, pair.bytes_per_s if isfinite(pair.bytes_per_s) else last / took,
+                f"{source}: ping-pong, 4 B … 16 MiB" + (f"; {error.in_words()}" if error else ""))
     tables = {(found.op, found.ranks): found.table for found in calibration.collectives}
     level = Level(link.name, ranks, link, 0, tables)
-    return Machine(name, device, (level,), source, 0, caveat(calibration), measured(calibration))
+    return Machine(name, device, (level,), source, 0, caveat(calibration), noted(calibration))
 
 
-def measured(calibration: Calibration) -> dict[str, Any]:
+def noted(calibration: Calibration) -> dict[str, Any]:
     """The plain data that go with the description."""
-    errors = {f"{found.op} on {found.ranks}": asdict(found.error) | {"spread": found.spread}
+    errors = {error_key(found.op, found.ranks): asdict(found.error) | {"spread": found.spread}
               for found in calibration.collectives if found.error is not None}
     return {**calibration.facts, "rates": {name: dict(both) for name, both in calibration.rates.items()},
             "errors": errors}

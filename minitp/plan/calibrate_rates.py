@@ -63,7 +63,7 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def rates(group: Communicator, *, seconds: float, quick: bool = False,
           progress: Callable[[str], None] = lambda _now: None) -> dict[str, dict[str, float]]:
     """name → {"alone", "together"}: bytes/s (read, copy) or FLOP/s (float32, float64) of one rank; the same on every
-    rank. Together counts the slowest rank, in the median of the rounds."""
+    rank. Together counts the slowest rank; of the rounds the lower quartile."""
     all_works = works(quick)
     slice_s = seconds / (len(all_works) * (2 if group.size > 1 else 1))
     found: dict[str, dict[str, float]] = {}
@@ -85,7 +85,7 @@ def _alone(group: Communicator, work: Callable[[], object], seconds: float) -> f
             start = time.perf_counter()
             work()
             times.append(time.perf_counter() - start)
-        mine = float(np.median(times))
+        mine = float(np.percentile(times, 25))
     meet_asleep(group)
     return float(every_rank(group, [mine])[0, 0])
 
@@ -103,4 +103,4 @@ def _together(group: Communicator, work: Callable[[], object], seconds: float) -
         over = len(rounds) >= 2 and time.perf_counter() - began > seconds
         again = not group.share(over if group.rank == 0 else None, site="calibrate",
                                 reason="go on as long as there is time")
-    return float(np.median(rounds))
+    return float(np.percentile(rounds, 25))

@@ -7,7 +7,6 @@ one that doesn't: they know no formula of their own.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.plan import memory, states
@@ -95,8 +94,8 @@ def fits(rows: Iterable[Row], device: Device, *, reserve: float = RESERVE, nomin
 
 def verdict(model: PlannedModel, layout: Layout, job: Job, capacity: Capacity) -> Verdict:
     """Of the rank of a layout that holds most. Quick: no row is worded."""
-    place = memory.worst_place(model, layout, job)
-    return Verdict(memory.most_bytes(model, layout, job), capacity, place)
+    place, needed = memory.fullest(model, layout, job)
+    return Verdict(needed, capacity, place)
 
 
 def most(fit: Callable[[int], bool], limit: int = LIMIT) -> int:
@@ -133,8 +132,8 @@ def longest_context(model: PlannedModel, layout: Layout, job: Job, capacity: Cap
 
 def fewest_by_bytes(model: PlannedModel, job: Job, capacity: Capacity) -> int:
     """Devices whose memory together takes all bytes of the job, as if any cut were even: a floor for any layout."""
-    alone = _alone(job)
-    return ceil(memory.most_bytes(model, Layout(), alone) / capacity.usable)
+    alone = job if isinstance(job, Inference) else replace(job, batch=job.micro_batch)
+    return ceil(memory.fullest(model, Layout(), alone)[1] / capacity.usable)
 
 
 def fewest_devices(model: PlannedModel, job: Job, capacity: Capacity, layouts: Callable[[int], Iterable[Layout]],
@@ -169,10 +168,5 @@ def largest_model(capacity: Capacity, *, zero: int = 0, d: int = 1, tp: int = 1,
     return most(lambda n: total(states.bare(n, zero=zero, d=d, tp=tp, precision=precision)) <= capacity.usable)
 
 
-def _fits(model: PlannedModel, layout: Layout, job: Any, capacity: Capacity) -> bool:
-    return memory.most_bytes(model, layout, job) <= capacity.usable
-
-
-def _alone(job: Job) -> Job:
-    """The job of one device: a single micro-batch where it is a training, as a replica sees it."""
-    return job if isinstance(job, Inference) else replace(job, batch=job.micro_batch)
+def _fits(model: PlannedModel, layout: Layout, job: Job, capacity: Capacity) -> bool:
+    return verdict(model, layout, job, capacity).fits

@@ -21,3 +21,7 @@ class Error:
             return None
         worst, where = max(off)
         return cls(float(np.median([error for error, _ in off])), float(worst), where, len(off))
+
+    def in_words(self) -> str:
+        """off by 6 % in the median, 13 % at most (at 11,584 B)"""
+        return f"off by {self.median:.0%} in the median, {self.worst:.0%} at most (at {self.worst_at:,} B)"

@@ -3,8 +3,9 @@
 Nothing is looked up: the same rows are computed again for a model twice as wide, for twice the sequences, for sequences
 twice as long, and compared. Total memory isn't proportional to parameters × batch: it is a sum of three kinds of terms.
 """
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from minitp.plan import memory
 from minitp.plan.job import Inference, Job
@@ -38,11 +39,19 @@ class Growth:
 
 def growth(model: PlannedModel, layout: Layout, job: Job, place: Place | None = None) -> list[Growth]:
     """Each row of a rank (the fullest, if none is named) with its growth."""
-    place = memory.worst_place(model, layout, job) if place is None else place
+    place = memory.fullest(model, layout, job)[0] if place is None else place
     doubled = [_by_term(wider(model), layout, job, place), _by_term(model, layout, more_sequences(job), place),
                _by_term(model, layout, longer(job), place)]
     return [Growth(row, *(by_term.get((row.kind, row.term), 0) / row.bytes for by_term in doubled))
             for row in memory.rows(model, layout, job, place)]
+
+
+def by_growth(grown: Iterable[Growth]) -> dict[Grows, int]:
+    """Bytes of the terms of each kind: total = parameters' + batch's + that of their product + the rest."""
+    held = dict.fromkeys(get_args(Grows), 0)
+    for one in grown:
+        held[one.grows] += one.row.bytes
+    return held
 
 
 def wider(model: PlannedModel) -> PlannedModel:

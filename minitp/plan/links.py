@@ -31,6 +31,14 @@ class Link:
         return self.latency_s + size / self.bytes_per_s
 
 
+@dataclass(frozen=True)
+class Switch:
+    """What a switch adds to a message's latency: from port to port, without queues."""
+    name: str
+    latency_s: float
+    source: str
+
+
 def link_of(name: str, entry: Entry) -> Link:
     """A row of a data file as a link. ConfigError for a row that breaks a rule."""
     data_sheet = entry.take("data_sheet", parse_rate, 0.0)
@@ -56,7 +64,17 @@ def links_in(entries: list[Entry]) -> dict[str, Link]:
 @cache
 def links() -> dict[str, Link]:
     """The catalogue's links, by their names and aliases."""
-    return links_in(read(FILE, "link")["link"])
+    return links_in(read(FILE, "link", "switch")["link"])
+
+
+@cache
+def switches() -> dict[str, Switch]:
+    """What one more switch on the way costs, by kind of network."""
+    found = {}
+    for name, entry in named(read(FILE, "link", "switch")["switch"]):
+        found[name] = Switch(name, entry.take("latency", parse_seconds), entry.source())
+        entry.done()
+    return found
 
 
 def link(name: str) -> Link:
@@ -79,7 +97,7 @@ def _positive(text: str) -> float:
 
 
 def _shown() -> tuple[Link, ...]:
-    rows = [(entry.text("shown_as", ""), entry.text("name")) for entry in read(FILE, "link")["link"]]
+    rows = [(entry.text("shown_as", ""), entry.text("name")) for entry in read(FILE, "link", "switch")["link"]]
     return tuple(replace(links()[name], name=title) for title, name in rows if title)
 
 

@@ -23,6 +23,7 @@ class Device:
     memory        bytes, as the name says it ("80 GB": 80e9); `memory_real`: what the card reports, before anything runs
     bandwidth     of that memory, bytes/s on the data sheet; `bandwidth_reached`: share of it that a decode step reaches
     flops         peak FLOP/s by number type, dense; `flops_reached`: share of it that large products reach
+    launch_s      seconds around a collective that no model of the network has: starting its kernel, and the next one
     """
     name: str
     kind: Literal["gpu", "cpu", "tpu", "wafer"]
@@ -34,13 +35,14 @@ class Device:
     source: str
     bandwidth_reached: float = 0.7
     flops_reached: float = 0.5
+    launch_s: float = 0.0
 
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for a number type; of a type it has no units for, that of the next wider one it has."""
         if dtype in self.flops:
             return self.flops[dtype]
-        wider = {"int4": "int8", "q4_0": "int8", "q8_0": "int8", "int8": "fp8", "fp8": "bf16", "bf16": "fp16",
-                 "fp16": "float32", "tf32": "float32"}
+        wider = {"int4": "int8", "q4_0": "int8", "q8_0": "int8", "q40": "int8", "q80": "int8", "int8": "fp8",
+                 "fp8": "bf16", "bf16": "fp16", "fp16": "float32", "tf32": "float32"}
         if dtype in wider:
             return self.peak(wider[dtype])
         raise ConfigError(f"the peak of {self.name} for {dtype} isn't known; known are {', '.join(self.flops)}")
@@ -55,12 +57,14 @@ class Level:
     ports    how many such links a unit of the level below has to it (8 network cards a machine); devices of a unit that
              talk at once share them. 0: one for each device
     tables   measured times where there are some: (op, ranks) → table; a pair α, β stands in elsewhere
+    sources  of the tables, by the same keys
     """
     name: str
     size: int
     link: Link
     ports: int = 0
     tables: Mapping[tuple[str, int], Table] = field(default_factory=dict, hash=False)
+    sources: Mapping[tuple[str, int], str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ class Machine:
     def with_devices(self, devices: int) -> "Machine":
         """As many boxes as `devices` need. A second level must be there to join them: ConfigError without."""
         if devices <= self.per_machine:
-            return replace(self, levels=(replace(self.levels[0], size=devices),))
+            return replace(self, levels=(replace(self.levels[0], size=devices),
+                                         *(replace(level, size=1) for level in self.levels[1:])))
         boxes = ceil(devices / self.per_machine)
         if len(self.levels) < 2:
             raise ConfigError(f"{devices} devices are {boxes} machines of {self.per_machine}, and nothing is known of "

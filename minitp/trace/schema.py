@@ -65,6 +65,8 @@ backward its gradients: d of something is that of the loss with respect to it, d
 the first rank has it (x is whole) is left out, in `arrays` and `weights` alike; where ranks that should agree don't, as
 in a run that was broken on purpose, each one's is there. In `run`, `prompt_pieces` and `pieces` are the words of the
 prompts' tokens and of the new ones, `words` those of all best tokens, of targets and of those read, by their ids.
+`memory` has the bytes that each rank holds, by kind, as it counted them in its own arrays: of a training as its first
+steps came to, of a generation between its passes.
 
 An event is one collective, or one message, on one rank. What a rank computes lies in the gaps between its events: a
 compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start, which

@@ -5,17 +5,23 @@ from fractions import Fraction
 from minitp.comm.algorithms import Schedule
 
 
-def longest_path(schedules: list[Schedule], alpha: Fraction, beta: Fraction, piece: Fraction) -> Fraction:
-    """When the last rank is done: a message takes α + nβ from when both ends are ready; an exchange is done when both
-    of its messages are. `piece` is the size of a piece as a share of the payload."""
+def longest_path(schedules: list[Schedule], alpha: Fraction, beta: Fraction, piece: Fraction,
+                 gamma: Fraction = Fraction(0)) -> Fraction:
+    """When the last rank is done: a message takes α + nβ from when both ends are ready, and nγ more where its taker
+    adds it to what is there; an exchange is done when both of its messages are. `piece` is the size of a piece as a
+    share of the payload."""
     ready = [Fraction(0)] * len(schedules)
     for round in range(schedules[0].rounds):
         ends: dict[int, Fraction] = {}
         for rank, plan in enumerate(schedules):
             for hop in plan.hops:
                 if hop.round == round and hop.to is not None:
-                    end = max(ready[rank], ready[hop.to]) + alpha + beta * piece * len(hop.gives)
-                    ends |= {side: max(ends.get(side, end), end) for side in (rank, hop.to)}
+                    size = piece * len(hop.gives)
+                    end = max(ready[rank], ready[hop.to]) + alpha + beta * size
+                    adds = any(taken.adds for taken in schedules[hop.to].hops
+                               if (taken.round, taken.source) == (round, rank))
+                    for side, done in ((rank, end), (hop.to, end + gamma * size * adds)):
+                        ends[side] = max(ends.get(side, done), done)
         ready = [ends.get(rank, time) for rank, time in enumerate(ready)]
     return max(ready)
 

@@ -66,10 +66,11 @@ def test_the_longest_path_is_the_cost_model(op, algorithm):
     for size in SIZES:
         for root in {0, size - 1} if op in ROOTED else {0}:
             plans, cost = all_schedules(op, algorithm, size, root), collectives.cost(op, algorithm, size)
-            for alpha, beta in ((1, 0), (0, 1), (1, 7), (7, 1)):
-                wanted = cost.hops * alpha + cost.volume * beta
-                got = longest_path(plans, Fraction(alpha), Fraction(beta), piece_share(op, algorithm, size))
-                assert got == wanted, (size, root, alpha, beta)
+            for alpha, beta, gamma in ((1, 0, 0), (0, 1, 0), (1, 7, 0), (7, 1, 0), (0, 0, 1), (2, 3, 5)):
+                wanted = cost.hops * alpha + cost.volume * beta + cost.reduced * gamma
+                got = longest_path(plans, Fraction(alpha), Fraction(beta), piece_share(op, algorithm, size),
+                                   Fraction(gamma))
+                assert got == wanted, (size, root, alpha, beta, gamma)
 
 
 def test_what_is_built_has_a_cost_and_what_has_a_cost_is_built():

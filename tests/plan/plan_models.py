@@ -1,5 +1,7 @@
 """Models and machines for the planner's tests, made by hand: the formulas are tested here, not the catalogue."""
 from minitp.config import ModelConfig
+from minitp.plan.links import Link
+from minitp.plan.machine import Device, Level, Machine
 from minitp.plan.model import PlannedModel
 
 
@@ -24,3 +26,18 @@ LLAMA31_8B = llama(32, 4096, 32, 8, 14336, 128256)
 LLAMA31_70B = llama(80, 8192, 64, 8, 28672, 128256)
 LLAMA31_405B = llama(126, 16384, 128, 8, 53248, 128256)
 GPT3 = gpt(96, 12288, 96)
+
+
+A100 = Device("A100-80", "gpu", 80 * 10**9, 85 * 10**9, "HBM2e", 2.039e12,
+              {"bf16": 312e12, "fp16": 312e12, "float32": 19.5e12}, "made for tests", 0.68, 0.57)
+NVLINK = Link("NVLink", 1.5e-6, 235e9, "made for tests")
+HDR = Link("HDR", 5e-6, 25e9, "made for tests")
+ETHERNET = Link("1 GbE", 60e-6, 0.118e9, "made for tests")
+
+
+def boxes(devices: int, per_box: int = 8, device: Device = A100, inner: Link = NVLINK, outer: Link = HDR) -> Machine:
+    """Boxes of `per_box` devices with a port each to the network between them."""
+    inside = Level("box", min(devices, per_box), inner, 0, {})
+    if devices <= per_box:
+        return Machine("one box", device, (inside,))
+    return Machine("boxes", device, (inside, Level("network", devices // per_box, outer, per_box)))

@@ -7,7 +7,7 @@ from minitp.plan.catalogue.machine_files import machines_folder, write_machine
 from minitp.plan.catalogue.machines import machine, machines
 from minitp.plan.catalogue.models import model, models
 from minitp.plan.catalogue.runs import PublishedRun, run, runs
-from minitp.plan.links import link, links
+from minitp.plan.links import link, links, switches
 
 __all__ = ["PublishedRun", "device", "devices", "link", "links", "machine", "machines", "machines_folder", "model",
-           "models", "run", "runs", "write_machine"]
+           "models", "run", "runs", "switches", "write_machine"]

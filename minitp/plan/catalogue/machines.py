@@ -58,7 +58,15 @@ def machine(name_or_path: str | Path, *, devices: int | None = None, memory: str
         found = _joined(found, between, ports)
     if memory is not None or bandwidth is not None:
         found = _with_device(found, memory, bandwidth)
-    return found if devices is None else found.with_devices(_positive(devices))
+    return found if devices is None else _sized(found, _positive(devices))
+
+
+def _sized(machine: Machine, devices: int) -> Machine:
+    """As many devices: of computers on one switch more on that switch, else boxes are filled and joined."""
+    housing = shipped()[1].get(machine.device.name)
+    if len(machine.levels) == 1 and housing and not housing.box:
+        return replace(machine, levels=(replace(machine.levels[0], size=devices),))
+    return machine.with_devices(devices)
 
 
 def _found(name_or_path: str | Path) -> Machine:
@@ -103,10 +111,10 @@ def _of_device(base: str, boxes: int, inside: int) -> Machine:
     usual = _shipped()[0].get(f"{housing.box}x{device.name}")
     if usual is None:
         size = housing.box or inside
+        outer = Level(housing.between, 1, link(housing.between), housing.ports)
         usual = Machine(f"{size}x{device.name}", device,
-                        (Level(housing.inside, size, link(housing.inside)),
-                         Level(housing.between, 1, link(housing.between), housing.ports)), device.source,
-                        note=f"composed: {housing.inside} inside, {housing.between} between is usual for it")
+                        (Level(housing.inside, size, link(housing.inside)), *([outer] if housing.box or boxes else [])),
+                        device.source, note=f"put together as is usual: {housing.inside}, {housing.between}")
     name = f"{boxes}x{inside}x{device.name}" if boxes else f"{inside}x{device.name}"
     if not boxes:
         return replace(usual.with_devices(inside), name=name)

@@ -1,0 +1,104 @@
+"""The options that the verbs of `minitp plan` share: the model, the machine, the job and the layout."""
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from minitp.cli_options import opt
+
+if TYPE_CHECKING:
+    from minitp.plan.job import Job
+    from minitp.plan.machine import Machine
+
+MACHINE, JOB, LAYOUT = "The machine", "What is run on it", "How the model is laid out"
+
+
+class Task(StrEnum):
+    infer = "infer"
+    train = "train"
+
+
+class Recompute(StrEnum):
+    none = "none"
+    selective = "selective"
+    full = "full"
+
+
+class TrainingPrecision(StrEnum):
+    mixed = "mixed"
+    mixed_fp32_gradients = "mixed-fp32-gradients"
+    float32 = "float32"
+    pure_bf16 = "pure-bf16"
+
+
+ModelArgument = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A name of `minitp plan catalogue models`, "
+                                                     "a config.json, or a checkpoint's folder.")]
+ModelNamed = Annotated[str | None, opt("The same as an option.", "--model", "-m", metavar="NAME")]
+MachineOption = Annotated[str, opt("A name of `minitp plan catalogue machines`, such as 8xa100-80 or 2x8xh100; this, "
+                                   "where `minitp plan calibrate` has run; or a description in TOML.", "--machine",
+                                   panel=MACHINE, metavar="NAME")]
+DevicesOption = Annotated[int | None, opt("So many devices in all: as many machines as they need.", "--gpus",
+                                          "--devices", min=1, panel=MACHINE)]
+MemoryOption = Annotated[str | None, opt("What if a device had this memory: 1TB, 192GiB.", panel=MACHINE,
+                                         metavar="SIZE")]
+LinkOption = Annotated[str | None, opt("What if this were the link inside a machine: ethernet-100g, nvlink3.",
+                                       panel=MACHINE, metavar="NAME")]
+BetweenOption = Annotated[str | None, opt("What if this were the link between machines.", panel=MACHINE,
+                                          metavar="NAME")]
+ReserveOption = Annotated[float, opt("Percent of a device's memory kept free for what isn't modeled.", min=0, max=90,
+                                     panel=MACHINE)]
+TaskOption = Annotated[Task, opt("infer: generate text; train: take training steps.", panel=JOB)]
+BatchOption = Annotated[int | None, opt("Sequences at once (infer), of a step (train).", min=1, panel=JOB,
+                                        show_default="1; 1,024")]
+SeqOption = Annotated[int | None, opt("Tokens of a sequence (train).", min=1, panel=JOB,
+                                      show_default="2,048, or the model's")]
+PromptOption = Annotated[int, opt("Tokens of a prompt (infer).", min=1, panel=JOB)]
+NewOption = Annotated[int, opt("New tokens after it (infer).", min=0, panel=JOB)]
+WeightsOption = Annotated[str, opt("Number type of the weights (infer): bf16, fp8, int8, int4, q4_0, float32.",
+                                   panel=JOB, metavar="TYPE")]
+CacheOption = Annotated[str, opt("Number type of the KV cache (infer).", panel=JOB, metavar="TYPE")]
+PrecisionOption = Annotated[TrainingPrecision, opt("Bytes a parameter (train): 16, 18, 16 or 8.", panel=JOB)]
+TokensOption = Annotated[str | None, opt("Of the whole training, for days and GPU hours: 300e9, 15T.", panel=JOB,
+                                         metavar="COUNT")]
+MicroOption = Annotated[int | None, opt("Sequences a replica works on at once (train).", "--micro-batch", min=1,
+                                        panel=JOB, show_default="1, 2, 4 and 8 are tried")]
+RecomputeOption = Annotated[Recompute | None, opt("What the backward pass computes again (train).", panel=JOB,
+                                                  show_default="all three are tried")]
+
+
+def Degree(what: str, tried: str = "all are tried") -> Any:  # noqa: N802  (it makes a type)
+    """An option for one degree of the mesh."""
+    return Annotated[int | None, opt(f"{what} parallel degree.", min=1, panel=LAYOUT, show_default=tried)]
+
+
+def the_model(argument: str | None, option: str | None) -> str:
+    """The model that was named, in one way or the other; ConfigError for none or two."""
+    from minitp.errors import ConfigError
+    named = [name for name in (argument, option) if name is not None]
+    if len(named) != 1:
+        raise ConfigError("name one model: `minitp plan llama-3.1-405b`, or --model path/to/config.json; "
+                          "`minitp plan catalogue models` lists those that are known")
+    return named[0]
+
+
+def the_machine(name: str, devices: int | None, memory: str | None, link: str | None,
+                between: str | None) -> "Machine":
+    """The machine with its what-ifs."""
+    from minitp.plan import catalogue
+    from minitp.plan.units import parse_bytes
+    return catalogue.machine(name, devices=devices, memory=None if memory is None else parse_bytes(memory), link=link,
+                             between=between)
+
+
+def the_job(task: Task, *, positions: int, batch: int | None, seq: int | None, prompt: int, new: int, weights: str,
+            cache: str, precision: TrainingPrecision, tokens: str | None, micro_batch: int | None,
+            recompute: Recompute | None) -> "Job":
+    """The job that the options describe."""
+    from minitp.plan.job import PRECISIONS, Inference, Training
+    from minitp.plan.units import parse_count
+    if task is Task.infer:
+        return Inference(batch or 1, prompt, new, weights, cache)
+    job = Training(batch or 1024, seq or min(2048, positions), precision=PRECISIONS[precision.value],
+                   tokens=0 if tokens is None else parse_count(tokens))
+    return replace(job, micro_batch=micro_batch or 1, recompute="none" if recompute is None else recompute.value)

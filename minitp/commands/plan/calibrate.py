@@ -1,0 +1,140 @@
+"""`minitp plan calibrate`: measure on every rank, write the description, print it."""
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from minitp.comm import Communicator
+from minitp.errors import ConfigError, SaveError
+from minitp.plan import units
+from minitp.plan.calibrate import Calibration, calibrate, machine_of
+from minitp.plan.calibrate_messages import SmallerGroups
+from minitp.plan.catalogue import machines, machines_folder, write_machine
+from minitp.plan.error import Error
+from minitp.progress import steps_bar
+from minitp.trace.wording import plain, size
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}", re.ASCII)
+
+
+def calibrate_on_rank(group: Communicator, groups: SmallerGroups, name: str, seconds: float, quick: bool,
+                      as_json: bool) -> None:
+    """The work of every rank; rank 0 writes and prints. Nothing is written before all is measured."""
+    path = Path(group.on_root(lambda: str(_place(name)), site="calibrate", reason="see where the description goes"))
+    began = time.monotonic()
+    with steps_bar(Console(stderr=True) if group.rank == 0 else None, "calibrating", int(seconds)) as step:
+        def progress(now: str) -> None:
+            step(min(int(time.monotonic() - began), int(seconds)), now)
+
+        found = calibrate(group, groups, seconds=seconds, quick=quick, progress=progress)
+    group.on_root(lambda: _write(found, name, path), site="calibrate", reason="write the description")
+    if found is not None:
+        if as_json:
+            print(json.dumps(as_plain(found, path)))
+        else:
+            show(found, path, Console())
+
+
+def _place(name: str) -> Path:
+    """Where the description goes; ConfigError or SaveError where it can't, before minutes are spent on measuring."""
+    if not NAME.fullmatch(name) or name.endswith(".toml"):
+        raise ConfigError(f"a machine can't be called {plain(name, 60)!r}: take small letters, digits, - . and _")
+    path = machines_folder() / f"{name}.toml"
+    if name in machines() and not path.exists():
+        raise ConfigError(f"the catalogue has a machine {name!r} already: choose another --name")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SaveError(f"there is no place for the description at {path}: {error.strerror or error}. Set "
+                        "MINITP_MACHINES to a folder that can be written to") from error
+    return path
+
+
+def _write(found: Calibration | None, name: str, path: Path) -> None:
+    if found is not None:
+        write_machine(machine_of(found, name), path)
+
+
+def as_plain(found: Calibration, path: Path) -> dict[str, Any]:
+    """Everything measured, for --json; rates in bytes/s and FLOP/s, times in s."""
+    return {"file": str(path), "facts": dict(found.facts), "rates": {k: dict(v) for k, v in found.rates.items()},
+            "message": {**_pair(found.message_fit.link, found.message_error), "times": list(map(list, found.messages))},
+            "collectives": [
+                {"op": one.op, "ranks": one.ranks, **_pair(one.fit.link, one.fit_error),
+                 "half_size": _finite(one.half_size), "spread": one.spread,
+                 "table_error": None if one.error is None else asdict(one.error),
+                 "times": [[n, *spread] for n, spread in one.times.items()]} for one in found.collectives]}
+
+
+def _pair(link: Any, error: Error | None) -> dict[str, Any]:
+    return {"latency_s": link.latency_s, "bytes_per_s": _finite(link.bytes_per_s),
+            "error": None if error is None else asdict(error)}
+
+
+def _finite(number: float) -> float | None:
+    return number if isfinite(number) else None
+
+
+def show(found: Calibration, path: Path, console: Console) -> None:
+    """Two tables, what to know about them, and where the description is."""
+    facts = found.facts
+    console.print(f"{facts['ranks']} ranks on {facts['cores']} cores, BLAS threads of each: {facts['blas_threads']}; "
+                  f"{plain(facts['versions'].get('mpi', 'threads'))}", highlight=False, markup=False)
+    console.print(_collectives(found))
+    console.print(_rates(found))
+    for line in notes(found):
+        console.print(f"minitp: {line}", highlight=False, markup=False)
+    console.print(f"Written to {path}: --machine {path.stem}. Check it: minitp plan check --collectives",
+                  highlight=False, markup=False, soft_wrap=True)
+
+
+def _collectives(found: Calibration) -> Table:
+    table = Table(title="Collectives: α + nβ, and tables by payload", caption="off, in the median and at most: the "
+                  "pair from its own points, the table from sizes that are in none")
+    for name in ("collective", "ranks", "α", "1/β", "n½", "pair off", "table off", "spread"):
+        table.add_column(name, justify="left" if name == "collective" else "right")
+    pair = found.message_fit
+    half = pair.link.latency_s * pair.link.bytes_per_s
+    table.add_row("message", "2", *_in_words(pair.link, half), _off(found.message_error), "", "")
+    for one in found.collectives:
+        table.add_row(one.op, str(one.ranks), *_in_words(one.fit.link, one.half_size), _off(one.fit_error),
+                      _off(one.error), f"{one.spread:.0%}")
+    return table
+
+
+def _in_words(link: Any, half: float) -> tuple[str, str, str]:
+    return (units.duration(link.latency_s), units.rate(link.bytes_per_s) if isfinite(link.bytes_per_s) else "–",
+            size(round(half)) if isfinite(half) else "–")
+
+
+def _off(error: Error | None) -> str:
+    return "" if error is None else f"{error.median:.0%}, {error.worst:.0%}"
+
+
+def _rates(found: Calibration) -> Table:
+    table = Table(title="One rank")
+    for name in ("", "alone", f"all {found.facts['ranks']} at once"):
+        table.add_column(name, justify="right" if name else "left")
+    words: dict[str, Callable[[float], str]] = {"read": units.rate, "copy": units.rate}
+    names = {"read": "memory read (matrix · vector)", "copy": "memory copied, read + written",
+             "float32": "products in float32", "float64": "products in float64"}
+    for name, rate in found.rates.items():
+        in_words = words.get(name, units.flops)
+        table.add_row(names[name], in_words(rate["alone"]), in_words(rate["together"]))
+    return table
+
+
+def notes(found: Calibration) -> list[str]:
+    """What whoever reads the tables must know."""
+    from minitp.plan.calibrate import caveat
+    said = [caveat(found)] if caveat(found) else []
+    if found.busy:
+        said.append("other work was on this machine meanwhile (the spread is wide): calibrate again when it is quiet")
+    return said

@@ -1,0 +1,159 @@
+"""What `minitp plan MODEL` prints: the best layouts, the memory and time of the first, and why the others fail."""
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from minitp.commands.plan.tables import memory_table, table, time_table
+from minitp.plan import memory, units
+from minitp.plan.decode import PassTime
+from minitp.plan.job import Inference, Job, Training, bytes_of
+from minitp.plan.machine import Machine
+from minitp.plan.model import PlannedModel
+from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search
+from minitp.trace.wording import count
+
+EXAMPLES = 4                       # failures that are shown for each reason
+REASONS = {"memory": "too little memory", "batch": "the batch can't be dealt", "shape": "the model can't be cut so"}
+
+
+def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: int, as_json: bool) -> None:
+    """Search, then print."""
+    console = Console()
+    with Status("trying layouts …", console=Console(stderr=True)):
+        found = search(model, machine, job, limits)
+        larger = None if found.best else fewest(model, machine, job, limits)
+    if as_json:
+        print(json.dumps(plain(model, machine, job, found, larger, top), ensure_ascii=False))
+        return
+    console.print(*header(model, machine, job, limits), sep="\n")
+    console.print()
+    if found.best:
+        console.print(best_table(found, top), "", sep="\n")
+        first = found.best[0]
+        console.print(Text(f"Memory of the fullest device with {first.layout} ({where(first)})", "bold"))
+        console.print(memory_table(first.rows), "", sep="\n")
+        console.print(Text(f"Time of {unit(job)} with {first.layout}", "bold"))
+        console.print(time_table(first.time.rows), "", sep="\n")
+    else:
+        console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
+        console.print(enough(larger), "", sep="\n")
+    console.print(*failures(found), "", *unmodeled(limits), sep="\n")
+
+
+def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> list[Text]:
+    """The model, the machine, the job."""
+    weights = bytes_of(job.weights) if isinstance(job, Inference) else job.precision.weights
+    active = "" if model.experts == 1 else f", {units.count(model.active_parameters)} visited by a token"
+    device = machine.device
+    return [
+        Text.assemble((model.name, "bold"), f": {model.parameters:,} parameters{active}; "
+                      f"{units.both(model.parameters * weights)} of weights"),
+        Text.assemble((machine.name, "bold"), f": {count(machine.devices, 'device')} {device.name}, "
+                      f"{units.both(device.memory if limits.nominal else device.memory_real)} each"
+                      f"{' by name' if limits.nominal else ' in fact'}, {limits.reserve:.0%} of it kept free"),
+        Text(job_in_words(job))]
+
+
+def job_in_words(job: Job) -> str:
+    """What is run."""
+    if isinstance(job, Inference):
+        return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {job.prompt:,} tokens and {job.new:,} "
+                f"new ones; weights {job.weights}, KV cache {job.cache}")
+    total = f"; {units.count(job.tokens)} tokens in all" if job.tokens else ""
+    return (f"to train: {count(job.batch, 'sequence')} of {job.seq:,} tokens a step; {job.precision.states:g} bytes a "
+            f"parameter before activations{total}")
+
+
+def unit(job: Job) -> str:
+    return "a token" if isinstance(job, Inference) else "a step"
+
+
+def where(candidate: Candidate) -> str:
+    place = candidate.place
+    return f"pipeline stage {place.pp}, tensor parallel rank {place.tp}"
+
+
+def best_table(found: Found, top: int) -> Any:
+    """The fastest meshes."""
+    training = isinstance(found.best[0].job, Training)
+    heads = ["layout", "held, GB (GiB)", "room left", f"{'step' if training else 'token'}, by the model",
+             *(["MFU", "tokens/s", "days"] if training else ["tokens/s"])]
+    made = table(*heads, right=range(1, len(heads)))
+    for one in found.best[:top]:
+        variant = f"{one.layout}"
+        if isinstance(one.job, Training):
+            variant += f"\nmicro-batch {one.job.micro_batch}, recompute {one.job.recompute}"
+        row = [variant, f"{one.held / 1e9:,.1f} ({one.held / 2**30:,.1f})", units.both(one.room),
+               units.duration(one.seconds)]
+        row += speed_cells(one)
+        made.add_row(*row)
+    if len(found.best) > top:
+        made.add_row(f"… {len(found.best) - top} more fit", style="dim")
+    return made
+
+
+def speed_cells(one: Candidate) -> list[str]:
+    """Tokens a second; of a training also its utilization before and its days after."""
+    time = one.time
+    if isinstance(time, PassTime):
+        return [f"{time.tokens_per_s:,.4g}"]
+    return [f"{time.mfu:.0%}", f"{time.tokens_per_s:,.0f}", f"{time.days:,.1f}" if time.days else "–"]
+
+
+def enough(larger: tuple[Machine, Found] | None) -> Text:
+    """The smallest number of machines that would do."""
+    if larger is None:
+        return Text("Nor does any number of such machines that was tried (up to 4,096 devices).")
+    machine, found = larger
+    boxes = machine.devices // machine.per_machine
+    return Text(f"{count(boxes, 'such machine')}, {machine.devices:,} devices, {'does' if boxes == 1 else 'do'}: "
+                f"{found.best[0].layout}, {units.duration(found.best[0].seconds)} "
+                f"{unit(found.best[0].job)}.")
+
+
+def failures(found: Found) -> list[Text]:
+    """Why the others fail, those that came closest first."""
+    if not found.failed:
+        return [Text(f"All {count(len(found.best), 'mesh')} fit ({found.tried:,} layouts tried).", "dim")]
+    lines = [Text(f"Why the others fail ({found.tried:,} layouts of {len(found.best) + len(found.failed)} meshes "
+                  "tried)", "bold")]
+    for why, number in found.reasons.items():
+        lines.append(Text(f"{REASONS[why]}: {number}"))
+        lines += [failure_line(one) for one in [one for one in found.failed if one.why == why][:EXAMPLES]]
+    return lines
+
+
+def failure_line(one: Failure) -> Text:
+    return Text(f"  {one.layout}: {one.text}")
+
+
+def unmodeled(limits: Limits) -> list[Text]:
+    """What the reserve stands for."""
+    return [Text(f"Not modeled, and what the reserve of {limits.reserve:.0%} is for: "
+                 + "; ".join(f"{what.what} ({what.size})" for what in memory.UNMODELED) + ".", "dim"),
+            Text("All times are a model of the machine, none was measured.", "dim")]
+
+
+def plain(model: PlannedModel, machine: Machine, job: Job, found: Found, larger: tuple[Machine, Found] | None,
+          top: int) -> dict[str, Any]:
+    """The same for JSON."""
+    return {"model": model.name, "parameters": model.parameters, "machine": machine.to_plain(),
+            "job": job_in_words(job), "tried": found.tried,
+            "best": [{"layout": str(one.layout), "degrees": degrees(one), "memory": [row.to_plain() for row in one.rows],
+                      "held": one.held, "room": one.room, "seconds": one.seconds,
+                      "time": [row.to_plain() for row in one.time.rows]} for one in found.best[:top]],
+            "failed": [{"layout": str(one.layout), "why": one.why, "text": one.text} for one in found.failed],
+            "enough": None if larger is None else {"devices": larger[0].devices,
+                                                   "layout": str(larger[1].best[0].layout)}}
+
+
+def degrees(one: Candidate) -> dict[str, Any]:
+    layout = one.layout
+    made: dict[str, Any] = {axis: getattr(layout, axis) for axis in ("tp", "pp", "dp", "cp", "ep", "zero", "chunks")}
+    if isinstance(one.job, Training):
+        made |= {"micro_batch": one.job.micro_batch, "recompute": one.job.recompute}
+    return made
+

@@ -1,0 +1,94 @@
+"""distributed-llama: CPUs over Ethernet, a star through the root node (b4rtaz/distributed-llama, READMEs).
+
+v0.1 (commit 5afa3db) cuts every matrix by its outputs: the root sends inputs out and gathers each output. v0.7 (commit
+2339746) cuts as minitp does and sums through the root. Bytes are exact; the times are a fit to the READMEs' tables.
+"""
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from minitp.errors import ConfigError
+from minitp.plan.job import bytes_of
+
+FILE = Path(__file__).parent / "dllama.toml"
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What the byte counts need of a model."""
+    layers: int
+    hidden: int
+    ffn: int
+    kv_dim: int
+
+
+def sent(model: Layers, nodes: int, width: float) -> float:
+    """v0.1, bytes that the root sends for a token: L(n − 1)(3h + F(n − 1)/n)·w."""
+    inputs = 3 * model.hidden + model.ffn * (nodes - 1) / nodes
+    return model.layers * (nodes - 1) * inputs * width
+
+
+def received(model: Layers, nodes: int, width: float) -> float:
+    """v0.1, bytes that the root receives: L(3h + 2·kv + F)(n − 1)/n·w. Each output, but for the root's own share."""
+    outputs = 3 * model.hidden + 2 * model.kv_dim + model.ffn
+    return model.layers * outputs * (nodes - 1) / nodes * width
+
+
+def summed(model: Layers, nodes: int, width: float) -> float:
+    """v0.7, bytes over all links: two all-reduces a layer, each as 2(n − 1) messages of h numbers."""
+    return 2 * model.layers * 2 * (nodes - 1) * model.hidden * width
+
+
+@dataclass(frozen=True)
+class Node:
+    """A kind of computer, fitted to the README's table (see the data file).
+
+    weight_rate    bytes of weights that one node gets through in a second
+    layer_seconds  what a layer takes beyond its weights as soon as there are two nodes: threads that wait
+    root_rate      bytes/s that pass the root's link, latencies and all
+    version        of the program that was measured
+    """
+    name: str
+    weight_rate: float
+    layer_seconds: float
+    root_rate: float
+    version: str
+    source: str
+
+
+@cache
+def nodes_known() -> dict[str, Node]:
+    """By name and alias, in lower case."""
+    found = {}
+    for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["node"]:
+        names = [row["name"], *row.pop("aliases", [])]
+        found.update({name.lower(): Node(**row) for name in names})
+    return found
+
+
+def node(name: str) -> Node:
+    """The longest known name that `name` begins with; ConfigError where there is none."""
+    known = nodes_known()
+    fitting = [key for key in known if name.lower().startswith(key)]
+    if not fitting:
+        raise ConfigError(f"no times are known of distributed-llama on {name!r}; of "
+                          f"{', '.join(sorted({one.name for one in known.values()}))} there are")
+    return known[max(fitting, key=len)]
+
+
+def transferred(version: str, model: Layers, nodes: int, width: float) -> float:
+    """Bytes through the root's link for a token, both ways."""
+    if version.startswith("0.1"):
+        return sent(model, nodes, width) + received(model, nodes, width)
+    return summed(model, nodes, width)
+
+
+def token_seconds(kind: Node, model: Layers, read: float, nodes: int, weights: str, buffer: str,
+                  version: str = "") -> float:
+    """A decode step: each node's share of `read` parameters, and the root's traffic. A fit, within about 30 %."""
+    inference = read * bytes_of(weights) / nodes / kind.weight_rate
+    if nodes == 1:
+        return inference
+    moved = transferred(version or kind.version, model, nodes, bytes_of(buffer))
+    return inference + model.layers * kind.layer_seconds + moved / kind.root_rate

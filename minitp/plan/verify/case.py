@@ -1,0 +1,243 @@
+"""One row of a file of published values, and the file's reader.
+
+Every text comes from outside: numbers are read by one small grammar, and what can't be read is said with its line.
+"""
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+
+from minitp.errors import ConfigError
+from minitp.trace.wording import plain
+
+REQUIRED = ("case_id", "kind", "quantity", "inputs", "published_value", "unit", "tolerance")
+OPTIONAL = ("source", "model", "note")
+KINDS = ("formula", "known_disagreement", "catalogue", "measured")
+MOST_BYTES = 64 * 2**20
+
+_NUMBER = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?)(?:/([0-9]{1,20}))?(.*)", re.DOTALL)
+_WHEN = re.compile(r"(.+?)\s+if\s+([a-z_]+)\s*(>=|<=|>|<|==|=)\s*(\S+)")
+_PREFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15,
+             "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+          "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+
+
+class CaseError(ConfigError):
+    """A row that can't be judged: what is wrong with it, and what would work."""
+
+
+def number(text: str, what: str = "a value") -> float:
+    """"1e6", "250k", "4GiB", "1/3", "50%", "64 TPUv4", "2048 tok" → the number; CaseError otherwise.
+
+    What stands behind a blank and is no unit is a remark. "7B" is seven billion; bytes are never written so.
+    """
+    found = _NUMBER.fullmatch(text.strip())
+    if not found:
+        raise CaseError(f"{what} is {plain(text, 40)!r}, which doesn't begin with a number")
+    value, divisor, rest = float(found[1]), float(found[2] or 1), found[3]
+    unit = rest.strip()
+    factors = {**_BYTES, **_PREFIXES, "%": 0.01, "": 1.0}
+    if unit not in factors and not rest.startswith(" "):
+        raise CaseError(f"{what} is {plain(text, 40)!r}: {plain(unit, 20)!r} is no unit; a blank goes before a remark")
+    if not divisor:
+        raise CaseError(f"{what} is {plain(text, 40)!r}, a fraction of nothing")
+    value = value / divisor * factors.get(unit, 1.0)
+    if not isfinite(value):
+        raise CaseError(f"{what} is {plain(text, 40)!r}, which is not finite")
+    return value
+
+
+@dataclass
+class Inputs:
+    """`key=value;…` of a row, read when asked for; `used` collects the keys that a formula asked for."""
+    texts: dict[str, str]
+    used: set[str] = field(default_factory=set)
+
+    @classmethod
+    def parse(cls, text: str) -> "Inputs":
+        """CaseError for a part without `=` and for a key that comes twice."""
+        texts: dict[str, str] = {}
+        for part in filter(None, map(str.strip, text.split(";"))):
+            key, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or not key or not value:
+                raise CaseError(f"the input {plain(part, 40)!r} isn't of the form key=value")
+            if key in texts:
+                raise CaseError(f"the input {plain(key, 40)!r} is given twice")
+            texts[key] = value
+        return cls(texts)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.texts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def has(self, *keys: str) -> bool:
+        return all(key in self.texts for key in keys)
+
+    def text(self, key: str, default: str = "") -> str:
+        self.used.add(key)
+        return self.texts.get(key, default)
+
+    def number(self, *keys: str, default: float | None = None) -> float:
+        """The first of `keys` that is given, 0 or more; CaseError where none is and there is no default."""
+        for key in keys:
+            if key in self.texts:
+                self.used.add(key)
+                return self._number(key)
+        if default is None:
+            raise CaseError(f"the input {' or '.join(keys)} is missing")
+        return default
+
+    def positive(self, *keys: str, default: float | None = None) -> float:
+        """The same, above 0: what is divided by."""
+        value = self.number(*keys, default=default)
+        if not value > 0:
+            raise CaseError(f"{' or '.join(keys)} must be above 0, got {value:g}")
+        return value
+
+    def whole(self, *keys: str, default: int | None = None) -> int:
+        """The same, a whole number of 1 or more: degrees and counts."""
+        value = self.number(*keys, default=default)
+        if value != int(value) or value < 1:
+            raise CaseError(f"{' or '.join(keys)} must be a whole number of 1 or more, got {value:g}")
+        return int(value)
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        text = self.text(key, "1" if default else "0").lower()
+        if text not in ("0", "1", "true", "false", "yes", "no"):
+            raise CaseError(f"{key} is 0 or 1, got {plain(text, 20)!r}")
+        return text in ("1", "true", "yes")
+
+    def _number(self, key: str) -> float:
+        text = self.texts[key]
+        if found := _WHEN.fullmatch(text.strip()):             # "22 if tp>1": the value holds on a condition, else 0
+            text = found[1] if self._holds(found[2], found[3], found[4]) else "0"
+        value = number(text, key)
+        if value < 0:
+            raise CaseError(f"{key} must be 0 or more, got {value:g}")
+        return value
+
+    def _holds(self, key: str, relation: str, bound: str) -> bool:
+        value, limit = self.number(key, default=1), number(bound, key)
+        return {">": value > limit, "<": value < limit, ">=": value >= limit, "<=": value <= limit,
+                "=": value == limit, "==": value == limit}[relation]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A published value: what was printed, in which unit, for which inputs.
+
+    tolerance   relative to the published value; None where a measured row has none
+    """
+    line: int
+    id: str
+    kind: str
+    source: str
+    model: str
+    quantity: str
+    inputs: Inputs
+    published: float
+    unit: str
+    tolerance: float | None
+    note: str = ""
+
+    def says(self, *words: str) -> bool:
+        """Whether the row's id has one of these as a word (or words, joined by _ ), or its scheme, case or variant.
+
+        Some tables' rows differ in nothing but the row's name: "optimizer offloaded", "full recompute".
+        """
+        called = (self.id, *(self.inputs.text(key) for key in ("scheme", "case", "variant")))
+        name = "_" + re.sub(r"[^a-z0-9]+", "_", "_".join(called).lower()) + "_"
+        return any(f"_{word}_" in name for word in words)
+
+    def notes(self, *formulas: str) -> bool:
+        """Whether the row's note has one of these, blanks apart: how its value is said to follow."""
+        note = re.sub(r"\s", "", self.note)
+        return any(formula in note for formula in formulas)
+
+    def named(self, *words: str) -> bool:
+        """Whether model or source has one of these in it."""
+        return any(word.lower() in f"{self.model} {self.source}".lower() for word in words)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A row that is no case: it counts as a miss, the others are judged."""
+    line: int
+    id: str
+    reason: str
+
+
+def read_cases(path: Path) -> list[Case | Unreadable]:
+    """Every row of a CSV file in the columns above. ConfigError where the file as a whole is none."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path} has more than {MOST_BYTES // 2**20} MiB: that is no file of cases")
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} isn't text in UTF-8: a CSV file of cases is needed") from None
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror or error}") from None
+    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        check_header(path, header)
+        return [_row(header, cells, reader.line_num) for cells in reader if any(map(str.strip, cells))] or _none(path)
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _none(path: Path) -> list[Case | Unreadable]:
+    raise ConfigError(f"{path} has a header and no case below it")
+
+
+def check_header(path: Path, header: list[str]) -> None:
+    """ConfigError for a file without the columns, or with one of them twice."""
+    if not any(header):
+        raise ConfigError(f"{path} is empty: a CSV file with the columns {', '.join(REQUIRED)} is needed")
+    missing = [name for name in REQUIRED if name not in header]
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if missing or twice:
+        what = f"lacks the column(s) {', '.join(missing)}" if missing else f"has the column(s) {', '.join(twice)} twice"
+        raise ConfigError(f"{path} {what}; a file of cases has {', '.join(REQUIRED)}, and may have "
+                          f"{', '.join(OPTIONAL)}")
+
+
+def _row(header: list[str], cells: list[str], line: int) -> Case | Unreadable:
+    values = dict(zip(header, map(str.strip, cells), strict=False))
+    name = plain(values.get("case_id", ""), 80) or f"line {line}"
+    try:
+        if len(cells) != len(header):
+            raise CaseError(f"has {len(cells)} cells, the header {len(header)} (a comma or a quote too many or too few?)")
+        if not values["case_id"]:
+            raise CaseError("has no case_id")
+        if values["kind"] not in KINDS:
+            raise CaseError(f"the kind {plain(values['kind'], 40)!r} isn't known; there are {', '.join(KINDS)}")
+        return Case(line, name, values["kind"], values.get("source", ""), values.get("model", ""), values["quantity"],
+                    Inputs.parse(values["inputs"]), _cell(values, "published_value"), values["unit"],
+                    _tolerance(values), values.get("note", ""))
+    except CaseError as error:
+        return Unreadable(line, name, str(error))
+
+
+def _cell(values: dict[str, str], column: str) -> float:
+    try:
+        value = float(values[column])
+    except ValueError:
+        raise CaseError(f"{column} is {plain(values[column], 40)!r}, which is no number") from None
+    if not isfinite(value):
+        raise CaseError(f"{column} is {values[column]!r}, which is not finite")
+    return value
+
+
+def _tolerance(values: dict[str, str]) -> float | None:
+    if not values["tolerance"] and values["kind"] == "measured":
+        return None
+    tolerance = _cell(values, "tolerance")
+    if tolerance < 0:
+        raise CaseError(f"the tolerance is {tolerance:g}; it must be 0 or more")
+    return tolerance
