@@ -51,7 +51,7 @@ def _price(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, 
     met = _checked(op, payload, meeting, machine, policy)
     if not met:
         return Price(op, payload, meeting, policy, ())
-    desk = _Desk(machine, meeting, policy, sharing, gamma, payload)
+    desk = _Desk(op, machine, meeting, policy, sharing, gamma, payload)
     if op == "send":
         return Price(op, payload, meeting, "direct", (desk.message(met[-1][0]),))
     offers = desk.offers(COSTS_AS.get(op, op), met)
@@ -78,6 +78,7 @@ def _checked(op: str, payload: float, meeting: tuple[int, ...], machine: Machine
 @dataclass(frozen=True)
 class _Desk:
     """One question: what all its offers have in common."""
+    op: str
     machine: Machine
     meeting: tuple[int, ...]
     policy: str
@@ -107,7 +108,9 @@ class _Desk:
     def message(self, level: int) -> Stage:
         """One message: Hockney's α + nβ."""
         link, shared = self._link(level, 1)
-        return self._time(Part(level, "send", 2, Fraction(1), 1), "direct", _MESSAGE, link, shared)
+        part = Part(level, "send", 2, Fraction(1), 1)
+        measured = self._measured(part) if self.tables and shared == 1 else None
+        return measured or self._time(part, "direct", _MESSAGE, link, shared)
 
     def _alike(self, part: Part) -> Offers:
         """The algorithms over one level."""
@@ -171,22 +174,26 @@ class _Desk:
 
     def _time(self, part: Part, algorithm: str, path: Cost, link: Link, shared: float) -> Stage:
         size, chosen = self._size(part), _SENT if part.op == "send" else model(part.op, algorithm)
+        rule = (policies.MPICH,) if self.policy == "mpich" and part.op != "send" else ()
         return Stage(part.level, self.machine.levels[part.level].name, part.op, part.ranks, size, algorithm,
                      path.hops * link.latency_s, float(path.volume) * size / link.bytes_per_s,
                      float(path.reduced) * size * self.gamma, shared, chosen.formula,
-                     (chosen.source, f"α, β of {link.name}: {link.source}"))
+                     (chosen.source, *rule, f"α, β of {link.name}: {link.source}"))
 
     def _measured(self, part: Part) -> Stage | None:
         """The time by the level's table, where it has one."""
         level, size = self.machine.levels[part.level], self._size(part)
-        table = level.tables.get((part.op, part.ranks))
-        if table is None:
+        names = (self.op, part.op) if COSTS_AS.get(self.op) == part.op else (part.op,)
+        key = next(((name, part.ranks) for name in names if (name, part.ranks) in level.tables), None)
+        if key is None:
             return None
+        table = level.tables[key]
         seconds = tables.interpolate(table, size)
         latency = min(seconds, tables.ends(table)[0])
         return Stage(part.level, level.name, part.op, part.ranks, size, "measured", latency, seconds - latency,
                      0.0, 1.0, "a line in logarithms between measured points",
-                     (f"measured: {part.op} over {part.ranks} ranks of {self.machine.name}, {level.name}",), True)
+                     (f"measured: {key[0]} over {part.ranks} ranks of {self.machine.name}, {level.name}"
+                      + (f": {level.sources[key]}" if key in level.sources else ""),), True)
 
     def _size(self, part: Part) -> float:
         return float(part.share) * self.payload

@@ -37,8 +37,8 @@ def written(run: Run, times: Times, shown: Sequence[int]) -> Trace:
     """The trace of some lanes. ConfigError where their events are more than a file can hold."""
     events = sum(len(run.steps[lane]) for lane in shown)
     if events > MOST_EVENTS:
-        raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most that "
-                          "a trace is written with: show classes, or fewer micro-batches or new tokens")
+        raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most "
+                          "that a trace is written with: show classes, or fewer micro-batches or new tokens")
     rank = {lane: number for number, lane in enumerate(shown)}
     marks = [mark for lane in shown for mark in _marks(run, times, lane, rank[lane])]
     return Trace.of(_events(run, times, rank), marks, run=_header(run, shown),

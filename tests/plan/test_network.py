@@ -59,7 +59,8 @@ def test_switch_points_of_mpich(op, ranks, payload, algorithm):
 def test_mpich_goes_by_nodes():
     """Leaders for what it sums and broadcasts, flat for the rest."""
     assert price("all_reduce", 1e6, (8, 4), boxes(), policy="mpich").algorithm == "leaders"
-    assert price("all_gather", 1e6, (8, 4), boxes(), policy="mpich").algorithm == "flat ring"
+    flat = price("all_gather", 1e6, (8, 4), boxes(), policy="mpich")
+    assert flat.algorithm == "flat ring" and "switch points of MPICH" in flat.source and "unknown" in flat.source
 
 
 # --- levels, ports, tables ------------------------------------------------------------------------------------------
@@ -110,6 +111,12 @@ def test_a_table_stands_before_the_model():
     assert one.measured and one.algorithm == "measured" and one.seconds == pytest.approx(2**0.5 * 1e-3)
     assert "measured: all_reduce over 4 ranks" in one.source and "model" not in one.source
     assert price("all_reduce_max", 2048, (4,), lone).seconds == one.seconds
+    own = {**table, ("all_reduce_in_graph", 4): ((2048, 3e-3),), ("send", 2): ((1, 5e-6), (2048, 6e-6))}
+    more = replace(lone, levels=(replace(lone.levels[0], tables=own),))
+    assert price("all_reduce_in_graph", 2048, (4,), more).seconds == pytest.approx(3e-3)
+    assert price("all_reduce", 2048, (4,), more).seconds == one.seconds
+    message = price("send", 2048, (4,), more)
+    assert message.measured and message.seconds == pytest.approx(6e-6)
     assert one.latency_s + one.bandwidth_s == pytest.approx(one.seconds)
     assert not price("all_reduce", 2048, (4,), lone, policy="ring").measured
     assert not price("all_reduce", 2048, (3,), lone).measured

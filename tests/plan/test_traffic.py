@@ -1,5 +1,6 @@
 """What a step moves: against the closed form of a run, the schedules of real collectives, and published volumes."""
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
@@ -122,6 +123,9 @@ def test_a_cut_context_passes_keys_and_values_on():
     assert ring[1].count == 2 * ring[0].count
     replicas = next(row for row in rows if row.axis == "dp")
     assert prod(replicas.meeting) == 128                                      # weights are whole on cp · dp
+    cut = traffic.step(LLAMA31_405B, replace(layout, zero=1), Training(batch=128, seq=131072), boxes(16384), 0)
+    assert [(row.op, prod(row.meeting)) for row in cut if row.axis == "dp"] == [
+        ("reduce_scatter", 8), ("all_gather", 8), ("all_reduce", 16)]
 
 
 def test_experts_exchange_tokens_and_sum_over_their_own_replicas():

@@ -48,16 +48,16 @@ def read_machines(path: Path) -> tuple[dict[str, Machine], dict[str, str]]:
 def level_of(entry: Entry, own: Mapping[str, Link]) -> Level:
     """A [[machine.level]] row: a level of the network, its link one of the file's own or of the catalogue."""
     joined = entry.take("link", lambda value: own.get(value) or link(value))
-    tables = {}
+    tables, sources = {}, {}
     for table in entry.tables("table"):
         key = table.text("op"), table.take("ranks", whole(2))
         if key in tables:
             raise table.error(f"a second table of {key[0]} over {key[1]} ranks")
         tables[key] = table.take("times", _times)
-        table.source()
+        sources[key] = table.source()
         table.done()
     level = Level(entry.text("name", joined.name), entry.take("size", whole()), joined,
-                  entry.take("ports", whole(0), 0), tables)
+                  entry.take("ports", whole(0), 0), tables, sources)
     entry.done()
     return level
 
@@ -103,7 +103,8 @@ def _device_row(device: Device) -> list[str]:
             f"memory = {device.memory}", f"memory_real = {device.memory_real}",
             f"memory_kind = {_quoted(device.memory_kind)}", f"bandwidth = {float(device.bandwidth)!r}",
             f"bandwidth_reached = {float(device.bandwidth_reached)!r}", f"flops = {{{flops}}}",
-            f"flops_reached = {float(device.flops_reached)!r}", f"source = {_quoted(device.source)}"]
+            f"flops_reached = {float(device.flops_reached)!r}", f"launch = {float(device.launch_s)!r}",
+            f"source = {_quoted(device.source)}"]
 
 
 def _link_row(link: Link) -> list[str]:
@@ -122,7 +123,7 @@ def _machine_row(machine: Machine) -> list[str]:
         for (op, ranks), table in level.tables.items():
             times = ", ".join(f"[{size}, {float(seconds)!r}]" for size, seconds in table)
             lines += ["", "[[machine.level.table]]", f"op = {_quoted(op)}", f"ranks = {ranks}",
-                      f"times = [{times}]", f"source = {_quoted(machine.source)}"]
+                      f"times = [{times}]", f"source = {_quoted(level.sources.get((op, ranks), machine.source))}"]
     return lines
 
 

@@ -146,15 +146,18 @@ class Case:
     note: str = ""
 
     def says(self, *words: str) -> bool:
-        """Whether the row's id has one of these as a word (or words, joined by _ ), or its note or a `scheme`, `case`,
-        `variant` or `algo` has it as text.
+        """Whether the row's id has one of these as a word (or words, joined by _ ), or its scheme, case or variant.
 
         Some tables' rows differ in nothing but the row's name: "optimizer offloaded", "full recompute".
         """
-        name = "_" + re.sub(r"[^a-z0-9]+", "_", self.id.lower()) + "_"
-        where = " ".join([self.note, *(self.inputs.texts.get(key, "") for key in ("scheme", "case", "variant"))]).lower()
-        return any(f"_{word.lower().replace(' ', '_')}_" in name for word in words) or any(
-            re.search(rf"(?<![a-z0-9]){re.escape(word.lower())}(?![a-z0-9])", where) for word in words)
+        called = (self.id, *(self.inputs.text(key) for key in ("scheme", "case", "variant")))
+        name = "_" + re.sub(r"[^a-z0-9]+", "_", "_".join(called).lower()) + "_"
+        return any(f"_{word}_" in name for word in words)
+
+    def notes(self, *formulas: str) -> bool:
+        """Whether the row's note has one of these, blanks apart: how its value is said to follow."""
+        note = re.sub(r"\s", "", self.note)
+        return any(formula in note for formula in formulas)
 
     def named(self, *words: str) -> bool:
         """Whether model or source has one of these in it."""

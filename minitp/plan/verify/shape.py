@@ -14,11 +14,13 @@ from minitp.plan.model import PlannedModel
 from minitp.plan.verify.case import Case, CaseError, number
 from minitp.trace.wording import plain
 
-PAPERS = (("narayanan", "sc21"), ("korthikanti", "kor"), ("shoeybi", "meg19"), ("tables.tex", "mlm20"),
-          ("megatron-lm", "mlm20"), ("gpt-3", "gpt-3"), ("brown", "gpt-3"))
-"""What a source has in it → how the catalogue calls that paper's models."""
+PAPERS = (("narayanan", "sc21"), ("korthikanti", "gpt"), ("shoeybi", "megatron"), ("tables.tex", "megatron-2020"),
+          ("brown", "gpt-3"))
+"""What a source has in it → how the catalogue's names of that paper's models begin."""
 NAMES = {"8b-llama": "llama-3.1-8b", "70b-llama": "llama-3.1-70b", "405b-llama": "llama-3.1-405b",
-         "zephyr-7b": "mistral-7b", "540b-multihead": "palm-540b"}
+         "zephyr-7b": "mistral-7b", "zephyr-7b-beta": "mistral-7b", "540b-multihead": "palm-540b",
+         "gpt-175b": "gpt-3-175b", "gpt-530b": "mt-nlg-530b", "gpt-1t": "sc21-1008b", "sc21-174.6b": "gpt-3-175b",
+         "sc21-1008.0b": "sc21-1008b", "sc21-530b": "sc21-529.6b"}
 """Names of sources that differ from the catalogue's. Zephyr is Mistral's shape, fine-tuned."""
 PARAMETERS_ALONE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s?([MBT])(?: LLM| multihead)?", re.IGNORECASE)
 DTYPES = re.compile(r"[ -](q40|q80|q4_0|q8_0|int8|int4|fp8|fp16|bf16|f32)$")
@@ -63,6 +65,10 @@ class Shape:
 
     @property
     def hidden(self) -> int:
+        inputs = self.case.inputs
+        if "hidden" not in inputs and self.named is None and inputs.has("head_dim") and (
+                "heads" in inputs or "kv_heads" in inputs):
+            return inputs.whole("heads", "kv_heads") * inputs.whole("head_dim")
         return self._need("hidden")
 
     @property
@@ -126,6 +132,16 @@ class Shape:
             return PlannedModel(config, alibi=config.rotary is None and not learned)
         return replace(self.base, config=config)
 
+    @property
+    def gpt_layer(self) -> PlannedModel:
+        """One layer of a GPT of this width and these heads (as many as are named, else one)."""
+        heads = self._of("heads") or 1
+        if self.hidden % heads:
+            raise CaseError(f"{heads} heads don't divide hidden = {self.hidden}")
+        gpt = catalogue_model("gpt-3-175b")
+        return replace(gpt, config=replace(gpt.config, layers=1, hidden=self.hidden, heads=heads, kv_heads=heads,
+                                           head_size=self.hidden // heads, ffn=4 * self.hidden))
+
     def _config(self) -> ModelConfig:
         """GPT's family, or Llama's where the row tells of a gate, of few kv heads or of a narrower ffn."""
         inputs, hidden = self.case.inputs, self.hidden
@@ -175,5 +191,6 @@ def names(case: Case) -> list[str]:
         return []
     tail = name.removeprefix("gpt-").removesuffix("-llm")
     source = case.source.lower()
-    return [*(f"{paper}-{tail}" for word, paper in PAPERS if word in source), NAMES.get(name, name),
-            *([f"sc21-{tail}"] if name.startswith("gpt-") else [])]
+    called = [*(f"{paper}-{tail}" for word, paper in PAPERS if word in source), name,
+              *([f"sc21-{tail}"] if name.startswith("gpt-") else [])]
+    return [NAMES.get(one, one) for one in called]

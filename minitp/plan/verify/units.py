@@ -19,7 +19,7 @@ _SIZE = re.compile(r"([kKMGTPE]?|[KMGTP]i)(?:B|bytes?)")
 _FLOP = re.compile(r"(?:1e([0-9]{1,2}) )?([kKMGTPEZ]?)FLOP(s?)(/s|S)?")
 _RATE = re.compile(r"([kKMGTPE]?|[KMGTP]i)B(?:/s|ps)")
 _HOURS = re.compile(r"(?:([kKM]) )?([A-Za-z][A-Za-z0-9-]*)[ -]?(h|hours|days)", re.ASCII)
-_COUNT = re.compile(r"(?:1e([0-9]{1,2})|(Ki|Mi|Gi|Ti|[kKMGBT]))? ?([A-Za-z][\w ./*()-]*)?", re.ASCII)
+_COUNT = re.compile(r"(?:(?:1e([0-9]{1,2})|(Ki|Mi|Gi|Ti|[kKMGBT]))(?: |$))?(?:[A-Za-z][\w ./*-]*)?", re.ASCII)
 
 DIMENSIONS = ("bytes", "seconds", "flop", "flop/s", "bytes/s", "tokens/s", "device hours", "share", "count",
               "bytes/parameter")

@@ -1,0 +1,109 @@
+"""The time of a token: from memory's bandwidth, with what stands in its way where the row tells of it."""
+from minitp.plan.published import dllama, gpt_fast
+from minitp.plan.published.calculators import kipply_bytes, kipply_messages
+from minitp.plan.published.layer_times import Layer, milliseconds
+from minitp.plan.verify.case import Case, CaseError
+from minitp.plan.verify.hardware import bandwidth, device, peak
+from minitp.plan.verify.quantities.activations import recomputation
+from minitp.plan.verify.quantities.parameters import width
+from minitp.plan.verify.quantities.star import buffer, layers, nodes
+from minitp.plan.verify.quantities.utilization import devices
+from minitp.plan.verify.registry import Planned, quantity
+from minitp.plan.verify.shape import Shape
+
+
+@quantity("seconds", "ms_per_token", "ms_per_token_measured", "decode_ms_measured")
+def ms_per_token(case: Case) -> Planned:
+    """Weights over bandwidth, and 4 messages a layer where their latency is given: a lower bound. Of CPUs over Ethernet
+    the fit to their own tables."""
+    if "device" in case.inputs or "net" in case.inputs:
+        return _of_nodes(case)
+    inputs, shape = case.inputs, Shape(case)
+    weights = 12 * shape.layers * shape.hidden**2 if inputs.has("layers", "hidden") else shape.parameters
+    seconds = weights * width(case) / (devices(case) * bandwidth(case))
+    if "alpha_us" in inputs and devices(case) > 1:
+        seconds += kipply_messages(shape.layers, 1e-6 * inputs.number("alpha_us"))
+    return Planned(seconds, "P·bytes/(n·BW): a lower bound", 0.3)
+
+
+def _of_nodes(case: Case) -> Planned:
+    """distributed-llama. The program's version is the source's, or the one that the device was measured with."""
+    inputs, shape = case.inputs, Shape(case)
+    kind = dllama.node(inputs.text("device") or inputs.text("nodes").lstrip("0123456789 "))
+    version = next((text for text in ("0.1", "0.7") if f"v{text}" in case.source), "")
+    table = shape.planned.config.vocab * shape.planned.config.hidden
+    read = shape.parameters - (0 if shape.planned.config.tied else table)
+    weights = inputs.text("weight_dtype", "q40").lower()
+    seconds = dllama.token_seconds(kind, layers(case), read, nodes(case), weights, buffer(case), version)
+    return Planned(seconds, f"weights/(n·rate) + layers · overhead + bytes/root's rate, {kind.source}", 0.4)
+
+
+@quantity("tokens/s", "tokens_per_second", "tokens_per_second_measured")
+def tokens_per_second(case: Case) -> Planned:
+    """gpt-fast's GPUs, or distributed-llama's nodes."""
+    if "device" in case.inputs or "net" in case.inputs:
+        slow = _of_nodes(case)
+        return Planned(1 / slow.value, slow.formula, slow.accuracy)
+    inputs, model = case.inputs, Shape(case).planned
+    rate = inputs.positive("hbm_eff", "hbm_bytes_per_s", default=gpt_fast.BANDWIDTH)
+    alpha = 1e-6 * inputs.number("alpha_allreduce_us", default=1e6 * gpt_fast.ALL_REDUCE)
+    seconds = gpt_fast.token_seconds(model, case.model, inputs.whole("tp", default=1), width(case), rate, alpha)
+    return Planned(inputs.whole("batch", default=1) / seconds, "1/(bytes/BW + 2L·α)", 0.2)
+
+
+@quantity("bytes", "bytes_read_per_gpu_per_token")
+def bytes_read_per_gpu_per_token(case: Case) -> Planned:
+    """By gpt-fast's count."""
+    value = gpt_fast.read(Shape(case).planned, case.model, case.inputs.whole("tp", default=1), width(case))
+    return Planned(value, "(P − 2Vh)·w/tp + what every GPU reads whole", 0.003)
+
+
+@quantity("seconds", "compute_ms")
+def compute_ms(case: Case) -> Planned:
+    """A decode step of a batch, bound by operations."""
+    value = 2 * Shape(case).parameters * case.inputs.whole("batch", default=1) / (devices(case) * peak(case))
+    return Planned(value, "2PB/(n·peak)", 0.01)
+
+
+@quantity("seconds", "comm_latency_us", "comm_ms_measured")
+def comm_latency_us(case: Case) -> Planned:
+    """4 messages a layer."""
+    alpha = 1e-6 * case.inputs.number("alpha_us", default=8.0)
+    return Planned(kipply_messages(Shape(case).layers, alpha), "4·L·α", 0.01)
+
+
+@quantity("seconds", "comm_ms")
+def comm_ms(case: Case) -> Planned:
+    """The bytes of those messages over a link."""
+    inputs, shape = case.inputs, Shape(case)
+    if "link" not in inputs:
+        return comm_latency_us(case)
+    value = kipply_bytes(inputs.whole("batch", default=1), shape.layers, shape.hidden) / inputs.positive("link")
+    return Planned(value, "8·L·h·B/link", 0.02)
+
+
+@quantity("seconds", "fwd_plus_bwd_ms")
+def fwd_plus_bwd_ms(case: Case) -> Planned:
+    """One layer, by a published table and the ratio of operations to its layer."""
+    inputs, shape = case.inputs, Shape(case)
+    recompute, sequence = layer_scheme(case)
+    layer = Layer(inputs.whole("micro_batch", default=4), shape.seq, shape.hidden, inputs.whole("tp", default=8),
+                  device(case).peak("bf16"))
+    value, formula = milliseconds(recompute, sequence, layer)
+    return Planned(1e-3 * value, formula, 0.01)
+
+
+def layer_scheme(case: Case) -> tuple[str, bool]:
+    """(recomputation, sequence parallelism): by `recompute` and `sp`, or by what the row is called."""
+    inputs = case.inputs
+    sequence = inputs.flag("sp", case.says("seqpar", "sel_seq", "seq", "sp", "sequence parallelism"))
+    if "recompute" in inputs:
+        return recomputation(case, "none"), sequence
+    if case.says("fullrec", "full", "full recompute", "full recomputation"):
+        return "full", sequence
+    if case.says("sel", "selective", "sel_seq", "selrec"):
+        return "selective", sequence
+    if sequence or case.says("base", "baseline", "none", "norec"):
+        return "none", sequence
+    raise CaseError("which scheme? recompute=none, selective or full, and sp=1 for sequence parallelism, are missing")
+

@@ -1,0 +1,44 @@
+"""distributed-llama's bytes through its root."""
+from minitp.plan.job import bytes_of
+from minitp.plan.published import dllama
+from minitp.plan.verify.case import Case
+from minitp.plan.verify.registry import Planned, quantity
+from minitp.plan.verify.shape import Shape
+
+BUFFERS = {"f32": "float32", "fp32": "float32", "f16": "fp16"}
+
+
+def buffer(case: Case) -> str:
+    """Number type of what is sent; q80 if nothing is said."""
+    text = case.inputs.text("buffer", "q80").lower()
+    return BUFFERS.get(text, text)
+
+
+def layers(case: Case) -> dllama.Layers:
+    shape = Shape(case)
+    return dllama.Layers(shape.layers, shape.hidden, shape.ffn if "ffn" in case.inputs or shape.named else 0,
+                         shape.kv_dim)
+
+
+def nodes(case: Case) -> int:
+    return case.inputs.whole("nodes", "ranks", "gpus")
+
+
+@quantity("bytes", "root_sent_per_token")
+def root_sent_per_token(case: Case) -> Planned:
+    value = dllama.sent(layers(case), nodes(case), bytes_of(buffer(case)))
+    return Planned(value, "L(n − 1)(3h + F(n − 1)/n)·w", 0.003)
+
+
+@quantity("bytes", "root_received_per_token")
+def root_received_per_token(case: Case) -> Planned:
+    value = dllama.received(layers(case), nodes(case), bytes_of(buffer(case)))
+    return Planned(value, "L(3h + 2·kv + F)(n − 1)/n·w", 0.003)
+
+
+@quantity("bytes", "total_transfer_per_token")
+def total_transfer_per_token(case: Case) -> Planned:
+    """v0.7, unless the row's source is v0.1."""
+    version = "0.1" if "v0.1" in case.source else "0.7"
+    value = dllama.transferred(version, layers(case), nodes(case), bytes_of(buffer(case)))
+    return Planned(value, "2L·2(n − 1)·h·w" if version == "0.7" else "sent + received, v0.1", 0.003)

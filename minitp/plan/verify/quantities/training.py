@@ -1,0 +1,143 @@
+"""Whole trainings: operations, days, device hours, batches and how many devices."""
+from math import ceil, prod
+
+from minitp.plan import flops
+from minitp.plan.job import Recompute, Training
+from minitp.plan.published.runs import reached, segments
+from minitp.plan.verify.case import Case, CaseError
+from minitp.plan.verify.hardware import peak
+from minitp.plan.verify.quantities.activations import recomputation
+from minitp.plan.verify.quantities.parameters import width
+from minitp.plan.verify.quantities.states import ranks_per_replica, replicas
+from minitp.plan.verify.registry import Planned, quantity
+from minitp.plan.verify.shape import Shape
+
+RECOMPUTED = ("narayanan", "megatron", "mt-nlg", "smith", "opt-", "bloom", "neox")
+"""Of these models and papers it is known that whole layers were computed again."""
+FULL_NOTES, NONE_NOTES = ("8TP", "8PT", "8*T*P", "8*P*T"), ("6TP", "6PT", "6*T*P", "6*P*T")
+
+
+def recompute(case: Case) -> Recompute:
+    """As given; as the row's note counts (8PT or 6PT, whichever it names first); as is known of the source."""
+    if "recompute" in case.inputs:
+        return recomputation(case, "none")
+    places = {note: case.note.find(note) for note in (*FULL_NOTES, *NONE_NOTES) if note in case.note}
+    if places:
+        return "full" if min(places, key=places.__getitem__) in FULL_NOTES else "none"
+    return "full" if case.named(*RECOMPUTED) else "none"
+
+
+def step_flops(case: Case, scheme: Recompute) -> float:
+    """Operations of `batch` sequences: the papers' closed forms for a GPT, counted from the matrices for others."""
+    shape, batch = Shape(case), case.inputs.whole("batch", default=1)
+    seq, config = shape.seq, shape.planned.config
+    if config.gated or config.kv_heads != config.heads or config.ffn != 4 * config.hidden:
+        return flops.step(shape.planned, Training(batch=batch, seq=seq, recompute=scheme)).hardware
+    closed = {"none": flops.gpt_model, "selective": flops.gpt_selective, "full": flops.gpt_full}[scheme]
+    return closed(batch, seq, config.layers, config.hidden, config.vocab)
+
+
+def total_flops(case: Case) -> tuple[float, str]:
+    """Of the whole training: as given, by 6PT or 8PT where parameters are given, else by the model's shape."""
+    inputs = case.inputs
+    if "flops" in inputs:
+        return inputs.positive("flops"), "F"
+    tokens, scheme = inputs.positive("tokens"), recompute(case)
+    if "params" in inputs or Shape(case).named is None:
+        return (flops.training_flops(Shape(case).parameters, tokens, "full" if scheme == "full" else "none"),
+                "8PT" if scheme == "full" else "6PT")
+    shape = Shape(case)
+    return step_flops(case, scheme) / inputs.whole("batch", default=1) / shape.seq * tokens, (
+        f"F with {scheme} recomputation (Narayanan et al. 2021, equation 3)")
+
+
+@quantity("flop", "training_flops")
+def training_flops(case: Case) -> Planned:
+    """6PT, or 8PT where layers are computed again: the short forms."""
+    scheme: Recompute = "full" if recompute(case) == "full" else "none"
+    value = flops.training_flops(Shape(case).parameters, case.inputs.positive("tokens"), scheme)
+    return Planned(value, "8PT" if scheme == "full" else "6PT", 0.03)
+
+
+@quantity("seconds", "training_days")
+def training_days(case: Case) -> Planned:
+    """By tokens a second and GPU, or by operations and what a GPU reaches of them."""
+    inputs = case.inputs
+    gpus = inputs.whole("gpus")
+    if "tok_s_gpu" in inputs:
+        return Planned(inputs.positive("tokens") / inputs.positive("tok_s_gpu") / gpus, "T/(rate·n)", 0.02)
+    operations, formula = total_flops(case)
+    if "tflops_gpu" in inputs:
+        return Planned(86400 * flops.training_days(operations, gpus, 1e12 * inputs.positive("tflops_gpu")),
+                       f"{formula}/(nX)", 0.02)
+    share, why = utilization_of_run(case)
+    return Planned(86400 * flops.training_days(operations, gpus, share * peak(case)), f"{formula}/(n·peak·{why})", 0.15)
+
+
+@quantity("device hours", "gpu_hours", "gpu_hours_estimated")
+def gpu_hours(case: Case) -> Planned:
+    """By tokens a second, by FLOP/s reached, or by 6PT at a share of the peak."""
+    inputs = case.inputs
+    if "tok_s_gpu" in inputs:
+        return Planned(inputs.positive("tokens") / inputs.positive("tok_s_gpu") / 3600, "T/rate", 0.02)
+    if "tflops_gpu" in inputs:
+        operations, formula = total_flops(case)
+        return Planned(flops.device_hours(operations, 1e12 * inputs.positive("tflops_gpu")), f"{formula}/X", 0.02)
+    share, why = utilization_of_run(case)
+    shape = Shape(case)
+    operations = flops.training_flops(shape.parameters, inputs.positive("tokens", default=reached(case.model).tokens))
+    return Planned(flops.device_hours(operations, share * peak(case)), f"6PT/(peak·{why})", 0.15)
+
+
+def utilization_of_run(case: Case) -> tuple[float, str]:
+    """Share of the peak by 6PT: given, or what the model's family is known to have reached, or 40 %."""
+    inputs = case.inputs
+    if inputs.has("mfu") or inputs.has("flops_eff"):
+        share = inputs.positive("mfu", "flops_eff")
+        share = share / 100 if share > 1 else share
+        return share, f"{100 * share:g} %"
+    known = reached(case.model)
+    return known.share, f"{100 * known.share:.1f} % ({known.why})"
+
+
+@quantity("device hours", "chip_hours")
+def chip_hours(case: Case) -> Planned:
+    """The stretches of a published run: chips times hours."""
+    if case.inputs.has("gpus", "tokens"):
+        return gpu_hours(case)
+    parts = segments(case.model)
+    return Planned(sum(prod(part) for part in parts), " + ".join(f"{n:,} · {hours:g} h" for n, hours in parts), 1e-3)
+
+
+@quantity("count", "tokens_per_batch")
+def tokens_per_batch(case: Case) -> Planned:
+    """Tokens of a step over all replicas."""
+    inputs = case.inputs
+    sequences = (inputs.whole("batch") if "batch" in inputs else replicas(case) * (
+        inputs.whole("batch_per_dp") if "batch_per_dp" in inputs
+        else inputs.whole("micro_batch", default=1) * inputs.whole("micro_batches")))
+    return Planned(sequences * Shape(case).seq, "dp · sequences of a replica · s", 0.001)
+
+
+@quantity("count", "gpus")
+def gpus(case: Case) -> Planned:
+    """Of a layout: the product of its degrees, never the number that the row states."""
+    if not any(axis in case.inputs for axis in ("tp", "pp", "dp", "cp")):
+        raise CaseError("a layout's degrees are needed: tp, pp, dp, cp")
+    return Planned(ranks_per_replica(case) * case.inputs.whole("dp", default=1), "tp · cp · pp · dp", 1e-6)
+
+
+@quantity("count", "gpus_per_replica")
+def gpus_per_replica(case: Case) -> Planned:
+    return Planned(ranks_per_replica(case), "tp · cp · pp", 1e-6)
+
+
+@quantity("count", "gpus_for_inference")
+def gpus_for_inference(case: Case) -> Planned:
+    """Cards whose memory holds the weights: 1, 2, 4, … of one machine (heads must divide), or whole machines."""
+    inputs = case.inputs
+    box = inputs.whole("gpus_per_machine", default=8)
+    weights = Shape(case).parameters * width(case)
+    cards = ceil(weights / (1e9 * inputs.positive("gpu_gb", "gpu_mem_gb")))
+    count = min(1 << (cards - 1).bit_length(), box) if cards <= box else ceil(cards / box) * box
+    return Planned(count, f"{cards} by bytes; powers of two in a machine of {box}, then whole machines", 1e-6)
