@@ -107,10 +107,11 @@ def print_end(outcomes: Sequence[Outcome], console: Console) -> None:
 
 
 def figure(value: float | None) -> str:
-    """Six digits; whole numbers in full where they are short."""
+    """Five digits at the least; whole numbers in full where they are short."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e6 else f"{value:.5g}"
+    whole = value == int(value) or abs(value) >= 1e4
+    return f"{value:,.0f}" if whole and abs(value) < 1e7 else f"{value:.5g}"
 
 
 def apart(outcome: Outcome) -> str:

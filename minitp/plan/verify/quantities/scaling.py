@@ -51,7 +51,7 @@ def weak_scaling_efficiency(case: Case) -> Planned:
     layout, models = degrees(case), family(case)
     named = Shape(case).named
     if named is None and layout.tp not in models:
-        raise CaseError(f"no model of that table is known for tp = {layout.tp}; for {', '.join(map(str, models))} there is")
+        raise CaseError(f"that table has no model for tp = {layout.tp}; it has one for {', '.join(map(str, models))}")
     model = named or catalogue_model(models[layout.tp])
     batch = case.inputs.whole("batch", default=ALONE if layout.dp == 1 else TOGETHER)
     if batch % layout.dp:
