@@ -1,6 +1,7 @@
 """What a step moves: against the closed form of a run, the schedules of real collectives, and published volumes."""
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 
 import pytest
