@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from minitp.comm import Communicator
-from minitp.errors import ConfigError
 from minitp.plan import units
 from minitp.plan.catalogue import machine, machines_folder
 from minitp.plan.check import GOAL, Compared, Comparison, comparison
@@ -125,8 +124,6 @@ def check_collectives(group: Communicator, found: Machine, seconds: float, as_js
     rows = now(group, found, seconds=seconds)
     if rows is None:
         return
-    if group.size < 2:
-        raise ConfigError("one rank has nobody to meet: take --ranks 2 or more")
     if as_json:
         print(json.dumps({"machine": found.name, "collectives": [row.to_plain() for row in rows]}))
         return
