@@ -116,6 +116,8 @@ def test_what_if():
     assert "1.00 TB" in big.device.name and usual.device.memory == 80 * 10**9
     slow = catalogue.machine("8xa100-80", link="ethernet-100g", between="ib-ndr", devices=32)
     assert [level.link.name for level in slow.levels] == ["ethernet-100g", "ib-ndr"] and sizes(slow) == [8, 4]
+    assert slow.name == "8xa100-80 with ethernet-100g inside, ib-ndr between, 32 devices"
+    assert catalogue.machine("8xa100-80", devices=8).name == usual.name
     assert usual.levels[0].tables and not slow.levels[0].tables and slow.levels[1].ports == 8
     own = catalogue.machine("8xa100-80", link="2us,100GB/s").levels[0].link
     assert (own.latency_s, own.bytes_per_s) == (2e-6, 1e11)
