@@ -1,6 +1,7 @@
 """Bus bandwidth, as nccl-tests prints it, and back: what of S/t would cross each rank's link.
 
-S is defined by each op, and it isn't always what a rank holds: SIZE_OF says what. It is minitp's payload in every case.
+S is defined by each op, and it isn't always what a rank holds: SIZE_OF says what. It is minitp's payload but for an
+all-to-all, whose payload is all ranks' arrays and whose S is one rank's.
 Beyond one machine bus bandwidth is no wire rate: most of a ring's hops stay inside.
 """
 from fractions import Fraction
@@ -12,18 +13,17 @@ SIZE_OF = {
     "all_reduce": "the array that every rank holds, before and after",
     "reduce_scatter": "the array that every rank holds a term of: total input of one rank, N pieces",
     "all_gather": "the array that every rank ends with: total output, N pieces of one rank",
-    "all_to_all": "all ranks' arrays together: N² parts, N of them of one rank",
+    "all_to_all": "the array of one rank, N parts: 1/N of the payload",
     "broadcast": "the root's array", "reduce": "the array that the root ends with",
     "scatter": "the root's array, N pieces", "gather": "the array that the root ends with, N pieces",
     "send": "the message",
 }
-"""What S, the payload, is."""
+"""What S is."""
 
 
-def printed_factor(op: str, ranks: int) -> Fraction:
-    """As nccl-tests prints it (doc/PERFORMANCE.md): 2(N−1)/N for an all-reduce, (N−1)/N for an all-gather, a
-    reduce-scatter or an all-to-all, 1 for broadcast, reduce and a message. Its S of an all-to-all is one rank's parts.
-    """
+def factor(op: str, ranks: int) -> Fraction:
+    """Bytes that cross each rank's link as a share of S, at the least (nccl-tests, doc/PERFORMANCE.md): 2(N−1)/N for an
+    all-reduce, (N−1)/N where pieces move, 1 for a broadcast, a reduce or a message. ConfigError for anything else."""
     if ranks < 2:
         raise ConfigError(f"bus bandwidth is about 2 ranks or more, {ranks} was asked for")
     others = Fraction(ranks - 1, ranks)
@@ -36,21 +36,19 @@ def printed_factor(op: str, ranks: int) -> Fraction:
     return factors[op]
 
 
-def factor(op: str, ranks: int) -> Fraction:
-    """Bytes that cross each rank's link as a share of the payload, at the least; the payload of an all-to-all is that
-    of all ranks, N times what nccl-tests divides by."""
-    printed = printed_factor(op, ranks)
-    return printed / ranks if op == "all_to_all" else printed
+def share_of_payload(op: str, ranks: int) -> Fraction:
+    """S as a share of the payload that a trace counts."""
+    return Fraction(1, ranks) if op == "all_to_all" else Fraction(1)
 
 
-def bus_bandwidth(op: str, ranks: int, payload: float, seconds: float) -> float:
-    """Bytes/s by the time that it took."""
-    return float(factor(op, ranks)) * payload / seconds
+def bus_bandwidth(op: str, ranks: int, size: float, seconds: float) -> float:
+    """Bytes/s by the time that S = `size` bytes took."""
+    return float(factor(op, ranks)) * size / seconds
 
 
-def seconds_at(op: str, ranks: int, payload: float, busbw: float) -> float:
-    """Seconds by the bus bandwidth: the inverse."""
-    return float(factor(op, ranks)) * payload / busbw
+def seconds_at(op: str, ranks: int, size: float, busbw: float) -> float:
+    """Seconds that S = `size` bytes take by the bus bandwidth: the inverse."""
+    return float(factor(op, ranks)) * size / busbw
 
 
 def card_rate(busbw: float, machines: int, ranks: int) -> float:

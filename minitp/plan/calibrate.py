@@ -3,8 +3,8 @@
 Every rank of a job measures; rank 0 makes the description, which has the form of the catalogue's machines. Each
 collective on p ranks gets a table at powers of 2, and more of them where its neighbors foretell one badly: there MPI
 changes its protocol. In the same rounds sizes are measured that are in no table: how far the table is from those is
-its stated error. What counts is the lower quartile of each: other work on the machine only adds to a time, and the median
-of a busy machine says how busy it was.
+its stated error. What counts is the lower quartile of each: other work on the machine only adds to a time, and the
+median of a busy machine says how busy it was.
 """
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,20 +18,21 @@ from minitp.plan.calibrate_messages import (
     OPS,
     SIZES,
     TESTS,
+    Measured,
     SmallerGroups,
     Spread,
     collectives,
     meet_asleep,
     ping_pong,
-    quartiles,
 )
 from minitp.plan.calibrate_rates import memory_bytes, rates
 from minitp.plan.error import Error
 from minitp.plan.fit import Fit, fit
 from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine, Table
+from minitp.plan.modeled import error_key
 from minitp.plan.tables import interpolate
-from minitp.trace.file import Trace
+from minitp.trace.wording import plain
 
 BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
 MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it
@@ -95,7 +96,9 @@ class Calibration:
 
     @property
     def busy(self) -> bool:
-        """Whether other work stretched the upper half of the times by more than half."""
+        """Whether other work widened the times: more than ranks that take turns, or share a process, do anyway."""
+        if self.crowded or self.facts["world"] == "threads":
+            return False
         spreads = sorted(found.spread for found in self.collectives)
         return bool(spreads) and spreads[len(spreads) // 2] > BUSY
 
@@ -140,24 +143,25 @@ def _on_ranks(group: Communicator, seconds: float, quick: bool, progress: Callab
               ) -> tuple[list[Collective], dict[str, Any]]:
     """All ops on this group: the sizes of the tables, more of them where they are needed, and those that test them."""
     first = (*SIZES, *TESTS) if quick else (*SIZES, *BETWEEN, *TESTS)
-    trace = collectives(group, dict.fromkeys(OPS, first), seconds=0.8 * seconds, least=2 if quick else 5,
+    measured = collectives(group, dict.fromkeys(OPS, first), seconds=0.8 * seconds, least=2 if quick else 5,
                         progress=progress)
-    times = _by_op(trace)
+    times = _by_op(measured)
     tests = {op: {size: times[op].pop(size) for size in TESTS if size in times[op]} for op in OPS}
     if not quick:
-        plan = {op: beside({size: spread[0] for size, spread in times[op].items()}) for op in OPS} if trace else None
+        plan = {op: beside({size: spread[0] for size, spread in times[op].items()}) for op in OPS
+                } if measured else None
         more = group.share(plan, site="calibrate", reason="tell every rank which sizes come next")
         for op, of_op in _by_op(collectives(group, more, seconds=0.2 * seconds, progress=progress)).items():
             times[op] |= of_op
-    if trace is None:
+    if measured is None:
         return [], {}
-    return [_collective(op, group.size, times[op], tests[op]) for op in OPS], _facts(trace.run)
+    return [_collective(op, group.size, times[op], tests[op]) for op in OPS], _facts(measured.trace.run)
 
 
-def _by_op(trace: Trace | None) -> dict[str, dict[int, Spread]]:
+def _by_op(measured: Measured | None) -> dict[str, dict[int, Spread]]:
     """op → payload → times."""
     found: dict[str, dict[int, Spread]] = {op: {} for op in OPS}
-    for kind, spread in ({} if trace is None else quartiles(trace)).items():
+    for kind, spread in ({} if measured is None else measured.quartiles()).items():
         found[kind.op][kind.payload] = spread
     return found
 
@@ -190,7 +194,7 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
     facts, ranks = calibration.facts, int(calibration.facts["ranks"])
     read, together = calibration.rates["read"], {dtype: calibration.rates[dtype]["together"]
                                                  for dtype in ("float32", "float64")}
-    mpi = facts["versions"].get("mpi", "ranks that are threads of one process")
+    mpi = plain(facts["versions"].get("mpi", "ranks that are threads of one process"))
     source = f"minitp plan calibrate, {facts['created'][:10]}: {ranks} ranks on {facts['cores']} cores, {mpi}"
     memory = memory_bytes() * int(facts["hosts"]) // ranks
     device = Device(f"a rank of {name}", "cpu", memory, memory, "RAM, a rank's share", read["together"], together,
@@ -200,13 +204,13 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
     link = Link(f"MPI of {name}", pair.latency_s, pair.bytes_per_s if isfinite(pair.bytes_per_s) else last / took,
                 f"{source}: ping-pong, 4 B … 16 MiB" + (f"; {error.in_words()}" if error else ""))
     tables = {(found.op, found.ranks): found.table for found in calibration.collectives}
-    level = Level(link.name, ranks, link, 0, tables)
-    return Machine(name, device, (level,), source, 0, caveat(calibration), measured(calibration))
+    level = Level(link.name, ranks, link, 0, tables, dict.fromkeys(tables, source))
+    return Machine(name, device, (level,), source, 0, caveat(calibration), noted(calibration))
 
 
-def measured(calibration: Calibration) -> dict[str, Any]:
+def noted(calibration: Calibration) -> dict[str, Any]:
     """The plain data that go with the description."""
-    errors = {f"{found.op} on {found.ranks}": asdict(found.error) | {"spread": found.spread}
+    errors = {error_key(found.op, found.ranks): asdict(found.error) | {"spread": found.spread}
               for found in calibration.collectives if found.error is not None}
     return {**calibration.facts, "rates": {name: dict(both) for name, both in calibration.rates.items()},
             "errors": errors}

@@ -5,29 +5,33 @@ caches, and the ranks arrive apart. Without it an all-reduce of 2 kB took 4.6 µ
 and 11 µs in a generation; with it 11 µs in both. Waiting is parted from moving by the same rule as in any trace.
 
 Sizes and kinds take turns in an order drawn anew in each round: a burst of other work on the machine falls on all of
-them, and none is always the one that follows 16 MiB.
+them, and none is always the one that follows 16 MiB. A collective during which the system took the core away from some
+rank (an involuntary context switch) is left out where others are left.
 """
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isqrt
 from typing import Any
 
 import numpy as np
 
-from minitp.bench.measure import own_recorder
+from minitp.bench.measure import every_rank, own_recorder
 from minitp.comm import Communicator, Partial
 from minitp.comm.threads import ThreadTransport, ThreadWorld
 from minitp.cut import Cut
-from minitp.plan.durations import Kind, durations
+from minitp.plan.durations import Kind, per_sync
 from minitp.trace.file import Trace
 from minitp.trace.merge import align_clocks, collect, run_info
+from minitp.trace.timeline import Timeline
 
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "scatter", "gather", "reduce")
 """The communicator's kinds; a maximum moves what a sum does (`plan.collectives.COSTS_AS`)."""
 SIZES = tuple(4**n for n in range(1, 13))                # 4 B … 16 MiB
 BETWEEN = tuple(2 * size for size in SIZES[:-1])
 TESTS = tuple(3 * size for size in SIZES[:-1])           # 12 B … 12 MiB: in no table
+FEW = 4                                                  # undisturbed times that are enough
 SMALL = 2**16                                            # bytes: up to here a round has each size twice
 _WHY: dict[str, Any] = {"site": "calibrate", "reason": "measure how long it takes"}
 Progress = Callable[[str], None]
@@ -107,14 +111,40 @@ def call(group: Communicator, op: str, size: int) -> Callable[[], Any]:
     return lambda: getattr(group, op)(piece, axis=0, cut=cut, **_WHY)
 
 
-def collectives(group: Communicator, sizes: Mapping[str, Sequence[int]], *, seconds: float, least: int = 5,
-                progress: Progress = lambda _now: None) -> Trace | None:
-    """A trace of collectives, each op with its `sizes`, in rounds until `seconds` are over, at least `least`.
+@dataclass(frozen=True)
+class Measured:
+    """Collectives that were run one after the other: step 0 of the trace warms up, each further step is a round.
+    `switched`: for each of them, in order, whether a rank lost its core meanwhile."""
+    trace: Trace
+    switched: np.ndarray
 
-    A round is a step of the trace; step 0 warms up. On rank 0; None on the others.
-    """
+    def times(self) -> dict[Kind, np.ndarray]:
+        """Seconds by kind: of those that weren't switched if there are FEW of them or more, else of all."""
+        syncs, events = per_sync(Timeline.of(self.trace)), self.trace.events
+        op, payload, warm = self.trace.words("op"), events["payload"], events["step"][syncs.event] == 0
+        found: dict[Kind, list[int]] = {}
+        for number in np.flatnonzero(~warm).tolist():
+            event = int(syncs.event[number])
+            found.setdefault(Kind(op[event], int(syncs.ranks[number]), int(payload[event])), []).append(number)
+        undisturbed = {kind: [n for n in numbers if not self.switched[n]] for kind, numbers in found.items()}
+        return {kind: syncs.seconds[undisturbed[kind] if len(undisturbed[kind]) >= FEW else numbers]
+                for kind, numbers in found.items()}
+
+    def quartiles(self) -> dict[Kind, Spread]:
+        """The times of each kind."""
+        def spread(times: np.ndarray) -> Spread:
+            low, middle, high = np.percentile(times, (25, 50, 75)).tolist()
+            return low, middle, high
+
+        return {kind: spread(times) for kind, times in self.times().items()}
+
+
+def collectives(group: Communicator, sizes: Mapping[str, Sequence[int]], *, seconds: float, least: int = 5,
+                progress: Progress = lambda _now: None) -> Measured | None:
+    """Each op with its `sizes`, in rounds until `seconds` are over, at least `least`. On rank 0; None on the others."""
     layer, began, draw = Layer(group.rank), time.monotonic(), np.random.default_rng(0)
     cases = [(op, size) for op, of_op in sizes.items() for size in of_op for _ in range(2 if size <= SMALL else 1)]
+    switched: list[bool] = []
     with own_recorder(group) as recorder:
         align_clocks(group)
         again, step = True, 0
@@ -124,21 +154,25 @@ def collectives(group: Communicator, sizes: Mapping[str, Sequence[int]], *, seco
                 for number in draw.permutation(len(cases)):       # the same on every rank
                     collective = call(group, *cases[number])
                     layer.run()
+                    before = switches()
                     collective()
+                    switched.append(switches() != before)
             step += 1
             over = time.monotonic() - began > seconds and step > least
             again = not group.share(over if group.rank == 0 else None, site="calibrate",
                                     reason="go on as long as there is time")
-        return collect(group, recorder, run_info(group))
+        somewhere = every_rank(group, np.array(switched, float)).max(axis=0) > 0
+        trace = collect(group, recorder, run_info(group))
+    return None if trace is None else Measured(trace, somewhere)
 
 
-def quartiles(trace: Trace) -> dict[Kind, Spread]:
-    """The times of each kind, the first round left out."""
-    def spread(times: np.ndarray) -> Spread:
-        low, middle, high = np.percentile(times, (25, 50, 75)).tolist()
-        return low, middle, high
-
-    return {kind: spread(times) for kind, times in durations(trace, range(1, 2**31)).items()}
+def switches() -> int:
+    """How often the system took the core away from this thread; 0 where it doesn't say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)).ru_nivcsw
 
 
 def ping_pong(group: Communicator, sizes: Sequence[int] = (*SIZES, *BETWEEN), *, seconds: float = 1.0, least: int = 5

@@ -48,6 +48,11 @@ class Model:
     formula: str
     source: str
 
+    def formula_of(self, ranks: int) -> str:
+        """The half of it that holds for so many ranks, where it has one for powers of two and one for the rest."""
+        power, _, rest = self.formula.partition("; p ≠ 2^k: ")
+        return rest if rest and ranks & (ranks - 1) else power
+
 
 def _up(p: int) -> int:
     """⌈lg p⌉"""
@@ -202,8 +207,9 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {op: tuple(models) for op, models in MO
 """op → the algorithms that have an implementation and a cost. Scatter and gather by halving are the binomial tree."""
 
 
-COSTS_AS = {"all_reduce_max": "all_reduce"}
-"""Ops that move what another moves: a maximum takes the same messages as a sum."""
+COSTS_AS = {"all_reduce_max": "all_reduce", "all_reduce_in_graph": "all_reduce"}
+"""Ops that move what another moves: a maximum takes the same messages as a sum, and so does a sum whose launch is
+recorded in a CUDA graph (measured tables tell the two apart)."""
 
 
 def has_model(op: str) -> bool:

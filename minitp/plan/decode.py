@@ -8,13 +8,14 @@ another: small messages, whose latency counts and not their bytes. A prompt is t
 
 Rates are what the device reaches (Device.bandwidth_reached, flops_reached). Sync points and payloads are those of
 minitp.trace.predict; each is priced by plan.network. Stages of a pipeline work one after the other. All of it is a
-model; launching kernels, sampling and the tokenizer aren't in it.
+model; sampling and the tokenizer aren't in it.
 """
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
+from minitp.errors import ConfigError
 from minitp.plan import flops
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.layout import Layout, Place
@@ -100,17 +101,26 @@ TokenTime = PassTime
 
 
 def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, context: int | None = None,
-          ends: Ends = "cut", policy: str = "best") -> PassTime:
+          ends: Ends = "cut", policy: str | None = None, groups: int = 1) -> PassTime:
     """One new token of each sequence, where `context` tokens of each are cached (None: all that the job's will be).
 
-    policy: which algorithm the sync points take, as plan.network.price has it.
+    groups: in how many the batch follows itself through a pipeline's stages. With one, all stages but one are idle;
+    with as many as stages, each works on another group, and all sequences get a token in the time of one group's pass.
+    policy: which algorithm the sync points take, as plan.network.price has it. None: on GPUs NCCL's own estimate for
+    its kernels, which a decode step starts as one graph; elsewhere the cheapest, or what was measured.
     """
+    each = ceil(job.batch / layout.dp)
+    if not 1 <= groups <= min(layout.pp, each):
+        raise ConfigError(f"{each} sequences a replica can't follow one another through {layout.pp} stages in {groups} "
+                          "groups: no more work at once than there are stages, and each needs a sequence")
     cached = job.context if context is None else context
-    return _Forward(model, layout, job, machine, 1, float(cached), ends, policy).time()
+    together = replace(job, batch=ceil(job.batch / groups))
+    time = _Forward(model, layout, together, machine, 1, float(cached), ends, policy).time()
+    return replace(time, sequences=job.batch)
 
 
 def prefill(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, ends: Ends = "cut",
-            policy: str = "best") -> PassTime:
+            policy: str | None = None) -> PassTime:
     """The pass over the prompts: the time to the first token. Half of attention is masked, and skipped.
 
     A pipeline takes the sequences one after the other, each stage working on another one.
@@ -160,7 +170,7 @@ class _Forward:
     tokens: int
     attended: float
     ends: Ends
-    policy: str
+    policy: str | None
 
     @property
     def sequences(self) -> int:
@@ -265,12 +275,16 @@ class _Forward:
 
     def _priced(self, term: str, op: str, payload: float, times: int, meeting: tuple[int, ...], source: str,
                 point: bool = False) -> _Term:
-        """`times` collectives alike, one after the other."""
-        each: Price = price(op, payload, meeting, self.machine, policy=self.policy if op != "send" else "best")
-        row = TimeRow(term, f"times · ({each.formula})", f"{times} · {each.seconds * 1e6:,.4g} µs ({op}, "
-                      f"{payload:,.0f} B, {each.algorithm})", times * each.seconds, f"{source}; {each.source}")
-        return _Term(row, latency_s=times * each.latency_s, moving_s=times * (each.seconds - each.latency_s),
-                     points=times if point else 0)
+        """`times` collectives alike, one after the other, and what is around each on the device."""
+        policy = self.policy or ("nccl" if self.machine.device.kind == "gpu" else "best")
+        each: Price = price(op, payload, meeting, self.machine, policy=policy if op != "send" else "best")
+        around = self.machine.device.launch_s if each.seconds else 0.0
+        starts = f" + {around * 1e6:,.4g} µs around it" if around else ""
+        row = TimeRow(term, f"times · ({each.formula}{' + launch' if around else ''})",
+                      f"{times} · ({each.seconds * 1e6:,.4g} µs{starts}) ({op}, {payload:,.0f} B, {each.algorithm})",
+                      times * (each.seconds + around), f"{source}; {each.source}")
+        return _Term(row, latency_s=times * (each.latency_s + around),
+                     moving_s=times * (each.seconds - each.latency_s), points=times if point else 0)
 
     def _behind(self, slowest: float) -> _Term:
         """The other batches that follow the first through the pipeline."""
@@ -278,21 +292,3 @@ class _Forward:
         return _Term(TimeRow("other sequences, each a stage behind", "(sequences − 1) · slowest stage",
                              f"{self.in_turn - 1} · {slowest:.4g} s", waits, "Huang et al. 2019, GPipe"),
                      compute_s=waits)
-
-
-class Scaled(NamedTuple):
-    """One degree of tensor parallelism in a strong scaling: speedup and efficiency against the first degree."""
-    tp: int
-    time: PassTime
-    speedup: float
-    efficiency: float
-
-
-def scaling(model: PlannedModel, job: Inference, machine: Machine, degrees: Sequence[int] = (1, 2, 4, 8), *,
-            ends: Ends = "cut", policy: str = "best") -> list[Scaled]:
-    """The same token over more and more devices: what is read divides, what is waited for doesn't."""
-    times = [(tp, token(model, Layout(tp=tp), job, machine.with_devices(tp), ends=ends, policy=policy))
-             for tp in degrees]
-    first, base = times[0]
-    return [Scaled(tp, time, base.seconds / time.seconds, base.seconds * first / (time.seconds * tp))
-            for tp, time in times]

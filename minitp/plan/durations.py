@@ -20,25 +20,33 @@ class Kind(NamedTuple):
     payload: int
 
 
-def durations(trace: Trace, steps: range | None = None) -> dict[Kind, np.ndarray]:
-    """Seconds of each collective, in the order of the trace, by kind; `steps`: of these alone.
+class Syncs(NamedTuple):
+    """Each collective of a trace: the number of its first event, how many ranks took part, and s that it took."""
+    event: np.ndarray
+    ranks: np.ndarray
+    seconds: np.ndarray
 
-    Left out are control messages, messages between two ranks, and what was broken on purpose.
-    """
-    timeline, events = Timeline.of(trace), trace.events
-    op = trace.words("op")
-    chosen = (trace.words("plane") != "control") & ~events["broken"] & ~np.isin(op, MESSAGES)
-    if steps is not None:
-        chosen &= (events["step"] >= steps.start) & (events["step"] < steps.stop)
+
+def per_sync(timeline: Timeline) -> Syncs:
+    """In the order of the trace, without control messages, messages between two ranks, and what was broken on
+    purpose."""
+    trace = timeline.trace
+    chosen = (~trace.where(plane="control") & ~trace.events["broken"] & ~np.isin(trace.words("op"), MESSAGES))
     syncs = int(timeline.sync.max(initial=-1)) + 1
     moving = np.where(waits_for(trace) == NOBODY, 0, timeline.moving)
     slowest, ranks, first = np.zeros(syncs, np.int64), np.zeros(syncs, np.int64), np.full(syncs, -1)
     np.maximum.at(slowest, timeline.sync[chosen], moving[chosen])
     np.add.at(ranks, timeline.sync[chosen], 1)
     numbers = np.flatnonzero(chosen)[::-1]
-    first[timeline.sync[numbers]] = numbers
-    found: dict[Kind, list[int]] = {}
-    for sync in np.flatnonzero(first >= 0).tolist():
-        event = int(first[sync])
-        found.setdefault(Kind(op[event], int(ranks[sync]), int(events["payload"][event])), []).append(sync)
-    return {kind: slowest[numbers] / 1e9 for kind, numbers in found.items()}
+    first[timeline.sync[numbers]] = numbers                # the last assignment stays: the first event
+    there = first >= 0
+    return Syncs(first[there], ranks[there], slowest[there] / 1e9)
+
+
+def durations(trace: Trace) -> dict[Kind, np.ndarray]:
+    """Seconds of each collective, in the order of the trace, by kind."""
+    op, payload = trace.words("op"), trace.events["payload"]
+    found: dict[Kind, list[float]] = {}
+    for event, ranks, seconds in zip(*(column.tolist() for column in per_sync(Timeline.of(trace))), strict=True):
+        found.setdefault(Kind(op[event], ranks, int(payload[event])), []).append(seconds)
+    return {kind: np.array(times) for kind, times in found.items()}

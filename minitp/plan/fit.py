@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minitp.errors import ConfigError
-from minitp.plan.busbw import factor
+from minitp.plan.busbw import factor, share_of_payload
 from minitp.plan.collectives import COSTS_AS, Cost, cost, models_of
 from minitp.plan.links import Link
 
@@ -61,7 +61,7 @@ def closest(points: Iterable[tuple[float, float]], op: str, ranks: int, name: st
 
 def _path(op: str, algorithm: str, ranks: int) -> Cost:
     if algorithm == WHOLE:
-        return Cost(1, factor(op, ranks))
+        return Cost(1, factor(op, ranks) * share_of_payload(op, ranks))
     return cost(COSTS_AS.get(op, op), algorithm, ranks)
 
 

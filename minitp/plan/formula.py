@@ -1,39 +1,70 @@
 """The formula that is shown is the one that is computed: its text, its numbers and its bytes come from one string."""
 import ast
-import operator
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from math import ceil
+from types import CodeType
 
 from minitp.errors import ConfigError
 from minitp.plan.rows import Kind, Row
 
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow}
+Number = int | float
+
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Pow: "**"}
 _SYMBOL = re.compile(r"[A-Za-z][A-Za-z_]*")
+_ROUNDED_UP = re.compile(r"⌈[^⌈⌉/]*/[^⌈⌉/]*⌉")
+_PYTHON = str.maketrans({"·": "*", "−": "-", "²": "**2", "⌈": "(", "⌉": ")", "/": "@"})
 
 
-def value(formula: str, symbols: Mapping[str, int]) -> int:
-    """What "2 · B · (T² + 1)" comes to: whole numbers, symbols, + − · ² and parentheses."""
-    plain = formula.replace("·", "*").replace("−", "-").replace("²", "**2")
-    return _value(ast.parse(plain, mode="eval").body, symbols)
+def value(formula: str, symbols: Mapping[str, Number]) -> int:
+    """What "2 · B · (T² + ⌈N/d⌉)" comes to: numbers, symbols, + − · ², parentheses and divisions that are rounded up.
+
+    Whole numbers stay exact at any size. Where a number isn't whole (1.0625 bytes), the result is rounded up.
+    """
+    try:
+        result = eval(_compiled(formula), {"__builtins__": {}}, symbols)
+    except NameError as unknown:
+        raise _refused(str(unknown.name)) from None
+    return result if type(result) is int else ceil(result)
 
 
-def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
-    match node:
-        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left, symbols), _value(right, symbols))
-        case ast.Constant(int() as number):
-            return number
-        case ast.Name(name) if name in symbols:
-            return symbols[name]
-    raise ConfigError(f"a formula has whole numbers, known symbols, + − · ² and parentheses, not "
-                      f"{ast.unparse(node)!r}")
-
-
-def numbers(formula: str, symbols: Mapping[str, int]) -> str:
+def numbers(formula: str, symbols: Mapping[str, Number]) -> str:
     """The formula with its symbols' numbers put in."""
     return _SYMBOL.sub(lambda found: f"{symbols[found.group()]:,}", formula)
 
 
-def row(kind: Kind, term: str, formula: str, symbols: Mapping[str, int], source: str, note: str = "") -> Row:
+def row(kind: Kind, term: str, formula: str, symbols: Mapping[str, Number], source: str, note: str = "") -> Row:
     """A term of a rank's memory whose bytes are what `formula` says."""
     return Row(kind, term, formula, numbers(formula, symbols), value(formula, symbols), source, note)
+
+
+def literal(number: Number) -> str:
+    """A number as a formula has it: 2.0 is "2", a block-wise type's bytes stay "1.0625"."""
+    return repr(number if type(number) is int or number % 1 else int(number))
+
+
+@lru_cache(maxsize=4096)
+def _compiled(formula: str) -> CodeType:
+    """The same few formulas are computed for hundreds of layouts: each is read once."""
+    if "/" in _ROUNDED_UP.sub("", formula) or "@" in formula:
+        raise _refused(formula)
+    return compile(_python(ast.parse(formula.translate(_PYTHON), mode="eval").body), "formula", "eval")
+
+
+def _python(node: ast.expr) -> str:
+    match node:
+        case ast.BinOp(left, ast.MatMult(), right):
+            return f"-(-({_python(left)}) // ({_python(right)}))"
+        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
+            return f"({_python(left)} {_OPERATORS[type(op)]} {_python(right)})"
+        case ast.Constant(int() | float() as number):
+            return repr(number)
+        case ast.Name(name):
+            return name
+    raise _refused(ast.unparse(node))
+
+
+def _refused(part: str) -> ConfigError:
+    return ConfigError("a formula has numbers, known symbols, + − · ², parentheses and divisions that are rounded up, "
+                       f"⌈a/b⌉, not {part!r}")

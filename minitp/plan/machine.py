@@ -23,6 +23,7 @@ class Device:
     memory        bytes, as the name says it ("80 GB": 80e9); `memory_real`: what the card reports, before anything runs
     bandwidth     of that memory, bytes/s on the data sheet; `bandwidth_reached`: share of it that a decode step reaches
     flops         peak FLOP/s by number type, dense; `flops_reached`: share of it that large products reach
+    launch_s      seconds around a collective that no model of the network has: starting its kernel, and the next one
     """
     name: str
     kind: Literal["gpu", "cpu", "tpu", "wafer"]
@@ -34,6 +35,7 @@ class Device:
     source: str
     bandwidth_reached: float = 0.7
     flops_reached: float = 0.5
+    launch_s: float = 0.0
 
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for a number type; of a type it has no units for, that of the next wider one it has."""
@@ -55,12 +57,14 @@ class Level:
     ports    how many such links a unit of the level below has to it (8 network cards a machine); devices of a unit that
              talk at once share them. 0: one for each device
     tables   measured times where there are some: (op, ranks) → table; a pair α, β stands in elsewhere
+    sources  of the tables, by the same keys
     """
     name: str
     size: int
     link: Link
     ports: int = 0
     tables: Mapping[tuple[str, int], Table] = field(default_factory=dict, hash=False)
+    sources: Mapping[tuple[str, int], str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ POST_US = (1.0, 1.0, 3.0)
 RING_RATE = (0.5, 0.92, 1.0)
 TREE_RATE = 0.92
 TREE_PROTOCOL_RATE = {"one": (1 / 3.8, 7 / 9, 1.0), "several": (1 / 3.8, 120 / 128, 1.0)}
-LL_MOST = {"volta": (39.0e9, 39.0e9, 20.4e9), "ampere": (87.7e9, 22.5e9, 19.0e9),
-           "hopper": (141.0e9, 45.0e9, 35.0e9), "blackwell": (282.0e9, 90.0e9, 70.0e9)}
-"""llMaxBws on 1, 2 and more machines; beyond one NCCL goes by the CPU, and AMD's is taken."""
+LL_MOST = {"volta": 39.0e9, "ampere": 87.7e9, "hopper": 141.0e9, "blackwell": 282.0e9}
+LL_MOST_BETWEEN = (22.5e9, 19.0e9)
+"""llMaxBws: bus bandwidth of LL at most, in bytes/s, on one machine by GPU; on two and on more, with CPUs of AMD."""
 TREE_SHARE = (
     (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1),
     (1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1),
@@ -108,8 +108,10 @@ def latency(op: str, algorithm: str, protocol: str, group: Group) -> float:
 
 def rate(op: str, algorithm: str, protocol: str, group: Group, payload: float) -> float:
     """Payload bytes per second: the bus bandwidth that the protocol leaves, by the algorithm's share of it."""
-    at, several = PROTOCOLS.index(protocol), min(group.machines, 3) - 1
-    most = LL_MOST[group.generation][several] if group.generation in LL_MOST and protocol == "LL" else float("inf")
+    at, most = PROTOCOLS.index(protocol), float("inf")
+    if protocol == "LL":
+        most = (LL_MOST.get(group.generation, most) if group.machines == 1
+                else LL_MOST_BETWEEN[min(group.machines, 3) - 2])
     if algorithm == "ring":
         return min(group.bus * RING_RATE[at], most) * group.ranks / steps(op, group.ranks)
     shares, size = TREE_SHARE[at], max(int(payload) >> 6, 1).bit_length() - 1
@@ -129,7 +131,8 @@ def offers(op: str, payload: float, group: Group) -> list[Offer]:
             found.append(Offer(f"{algorithm}, {protocol}", latency(op, algorithm, protocol, group),
                                payload / rate(op, algorithm, protocol, group, payload),
                                f"base + {words} + n/(bus bandwidth · share)"))
-    if group.generation in NVLS_EFFICIENCY and group.machines == 1 and group.each > 2 and op == "all_reduce":
+    in_switch = op == "all_reduce" and group.machines == 1 and group.each > 2 and group.hardware == "nvlink"
+    if in_switch and group.generation in NVLS_EFFICIENCY:
         reached = group.bus * NVLS_EFFICIENCY[group.generation] * NVLS_RATE
         found.append(Offer("NVLS", NVLS_US * 1e-6, payload / reached, "25 µs + n/(bus bandwidth · 5/6 · efficiency)"))
     return found

@@ -1,8 +1,8 @@
 """What minitp's own runs hold on a rank, to the byte: planned from the placement and the run's sizes alone.
 
 A plan of other people's machines can only be held against what they published. These rows are held against what runs of
-`minitp generate` and `minitp train` count in their own arrays (`minitp.train.memory`, `Generation.held`): a plan that
-differs by one byte is wrong.
+`minitp generate` and `minitp train` count in their own arrays (`minitp.train.memory`, `Generation.held`) and leave in
+their traces: a plan that differs by one byte is wrong.
 
 B sequences  T tokens  D hidden  H query heads  K kv heads  E head size  F ffn  V vocabulary  P positions  L layers
 S slots of the cache  s bytes per number;  N numbers of the model;  *_p: this rank's share
@@ -27,6 +27,15 @@ from minitp.trace.predict_training import Steps, TrainingPlan
 Symbols = dict[str, int]
 DTYPES = {"float32": np.float32, "float64": np.float64, "bf16": np.float32}
 """What arrays are made of: numbers that are rounded to bfloat16 lie in float32 arrays."""
+
+UNCOUNTED = (
+    "arrays that live within one layer's computing: of a backward pass the gradient on its way down, a part's scores, "
+    "dropout masks",
+    "the buffer in which copied kv heads' gradients are summed, once the activations are gone",
+    "the cache and logits of a sample text while one is written in between",
+    "what Python, NumPy, BLAS and MPI take for themselves: minitp bench train measures it",
+)
+"""What a rank's process takes beside these rows."""
 
 _AXES = {"vocab": "V", "hidden": "D", "head": "H · E", "kv_head": "K · E", "ffn": "F", "position": "P"}
 
@@ -127,8 +136,8 @@ def held_in_trace(run: dict[str, Any]) -> list[dict[str, int]] | None:
 def held(rows: Iterable[Row]) -> dict[str, int]:
     """Bytes by kind as a run counts them: a training run's logits and probabilities are activations of it."""
     kinds: dict[str, int] = {str(kind): size for kind, size in by_kind(rows).items()}
-    if "activations" in kinds:
-        kinds["activations"] += kinds.pop("logits", 0)
+    if "gradients" in kinds:
+        kinds["activations"] = kinds.get("activations", 0) + kinds.pop("logits", 0)
     return kinds
 
 

@@ -11,7 +11,7 @@ each time a part's backward has ended, so the most is held at one of four moment
 
 Below the last block each has one less to keep, so those are never more.
 
-W sequences of the step, in windows of T + 1 ids  n norms of a block;  the other symbols: `minitp.plan.own`
+W sequences of the step, in windows of T + 1 ids;  the other symbols: `minitp.plan.own`
 """
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

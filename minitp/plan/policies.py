@@ -8,13 +8,13 @@ from minitp.errors import ConfigError
 from minitp.plan.collectives import ALGORITHMS, COSTS_AS, best
 from minitp.plan.links import Link
 
-MPICH = ("thresholds of MPICH 3.x (MPIR_CVAR_*_MSG_SIZE, set after Thakur, Rabenseifner & Gropp 2005): what your MPI "
-         "really chose is unknown")
+MPICH = "chosen by the switch points of MPICH 3.x (MPIR_CVAR_*_MSG_SIZE, set after Thakur, Rabenseifner & Gropp 2005)"
 SHORT_ALL_REDUCE, SHORT_REDUCE = 2048, 2048
 SHORT_BROADCAST, LONG_BROADCAST, FEW_RANKS = 12_288, 524_288, 8
 SHORT_ALL_GATHER, LONG_ALL_GATHER = 81_920, 524_288
 LONG_REDUCE_SCATTER = 524_288
 SHORT_ALL_TO_ALL = 256
+"""The switch points: bytes of the payload, of an all-to-all of one message, and for FEW_RANKS a number of ranks."""
 
 
 def mpich(op: str, ranks: int, payload: float) -> str:
@@ -69,8 +69,5 @@ def check(policy: str) -> None:
 
 
 def choose(policy: str, op: str, ranks: int, payload: float, link: Link, gamma: float) -> str:
-    """The algorithm within one level."""
-    names = ALGORITHMS[COSTS_AS.get(op, op)]
-    if policy == "mpich":
-        return mpich(op, ranks, payload)
-    return policy if policy in names else best(op, ranks, payload, link, gamma)[0]
+    """The algorithm within one level: by MPICH's rule, or the cheapest."""
+    return mpich(op, ranks, payload) if policy == "mpich" else best(op, ranks, payload, link, gamma)[0]

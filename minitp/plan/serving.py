@@ -1,11 +1,12 @@
 """What generating text holds on one rank beside the weights, as terms: KV cache, logits, and the work of a pass."""
 from collections.abc import Iterator
 
-from minitp.cut import Cut
+from minitp.plan import formula
 from minitp.plan.buffers import passing
+from minitp.plan.formula import literal
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.share import Share
-from minitp.plan.terms import Factor, Term, factors, per
+from minitp.plan.terms import Symbols, Term
 
 CACHE = "Kwon et al. 2023 (vLLM), section 3: k and v of every layer, kv head and token"
 COPIED = "with copies of kv heads that several ranks need: with t ranks divided by min(t, kv heads), not by t"
@@ -16,44 +17,32 @@ LOGIT_BYTES = 4
 
 def inference(share: Share, job: Inference) -> Iterator[Term]:
     """The cache when all tokens are in it, and the widest moment of a pass, which is the prompt's."""
-    batch = len(Cut(job.batch, share.layout.dp).of(share.place.dp))
-    b = Factor("b", batch)
-    yield from _cache(share, job, b)
-    yield from _work(share, job, b)
+    symbols = share.symbols(job)
+    if share.whole_layers:
+        yield Term("kv cache", "k and v of all tokens", f"2 · {literal(bytes_of(job.cache))} · L · k · e · b · T",
+                   symbols, CACHE, COPIED if share.kv_copied else "")
+    yield from _work(share, job, symbols)
     if share.last:
-        yield from _logits(share, job, b)
+        yield from _logits(share, job, symbols)
 
 
-def _cache(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
-    if share.whole_layers:
-        yield Term("kv cache", "k and v of all tokens", (per(2), per(bytes_of(job.cache)), *factors(
-            ("L", share.whole_layers), ("k", share.widths.kv_heads), ("e", share.config.head_size)), b,
-            Factor("T", share.sequence(job.context))), CACHE, COPIED if share.kv_copied else "")
-
-
-def _work(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
+def _work(share: Share, job: Inference, symbols: Symbols) -> Iterator[Term]:
     """The residual stream, and what attention or the MLP needs beside it: the larger."""
-    c, w = share.config, share.widths
-    tokens = (per(bytes_of(job.activations)), b, Factor("s_c", share.sequence(job.prompt)))
-    h = Factor("h", c.hidden)
-    yield Term("activations", "residual stream", (*tokens, h), WORK)
+    width = bytes_of(job.activations)
+    w = literal(width)
+    yield Term("activations", "residual stream", f"{w} · b · s_c · h", symbols, WORK)
     if share.whole_layers:
-        norm = Term("buffers", "norm", (*tokens, h), WORK)
-        heads = Term("buffers", "q and output", (per(2), *tokens, Factor("a", w.heads), Factor("e", c.head_size)), WORK)
-        kv = Term("buffers", "k, v", (per(2), *tokens, Factor("k", w.kv_heads), Factor("e", c.head_size)), WORK)
-        visits = (Factor("A", share.model.active),) if share.model.experts > 1 else ()
-        mlp = Term("buffers", "ffn", (per(3 if c.gated else 2), *tokens, *visits, Factor("F", w.ffn)), WORK)
-        attention = (norm, heads, kv)
-        widest = max(attention, (norm, mlp), key=lambda terms: sum(term.size() for term in terms))
-        yield Term("buffers", f"workspace of one {'attention' if widest is attention else 'MLP'}", (), WORK,
-                   "the prompt's pass; one token's is as many times smaller as the prompt is long", widest)
-    yield from passing(share, bytes_of(job.activations), b, job.prompt, 1)
+        attention = f"{w} · b · s_c · (h + 2 · a · e + 2 · k · e)"
+        visits = " · A" if share.model.experts > 1 else ""
+        mlp = f"{w} · b · s_c · (h + {3 if share.config.gated else 2} · F{visits})"
+        widest = max(attention, mlp, key=lambda text: formula.value(text, symbols))
+        yield Term("buffers", f"workspace of {'attention' if widest is attention else 'an MLP'}", widest, symbols, WORK,
+                   "the prompt's pass; one token's is as many times smaller as the prompt is long")
+    yield from passing(share, width, symbols, 1)
 
 
-def _logits(share: Share, job: Inference, b: Factor) -> Iterator[Term]:
-    rows = (b, Factor("s_c", share.sequence(job.prompt))) if job.every_row else (b,)
-    yield Term("logits", "logits of every token" if job.every_row else "logits of each sequence's last token",
-               (per(LOGIT_BYTES), *rows, Factor("V", share.widths.vocab)), LOGITS)
+def _logits(share: Share, job: Inference, symbols: Symbols) -> Iterator[Term]:
+    name, tokens = ("of every token", " · s_c") if job.every_row else ("of each sequence's last token", "")
+    yield Term("logits", f"logits {name}", f"{LOGIT_BYTES} · b{tokens} · V", symbols, LOGITS)
     if share.widths.vocab < share.config.vocab:
-        yield Term("logits", "logits, gathered to choose a token",
-                   (per(LOGIT_BYTES), b, Factor("V_all", share.config.vocab)), LOGITS)
+        yield Term("logits", "logits, gathered to choose a token", f"{LOGIT_BYTES} · b · V_all", symbols, LOGITS)

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 from minitp.config import ModelConfig
 from minitp.cut import Cut
-from minitp.plan.job import Training
+from minitp.plan.formula import Number
+from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.model import Held, PlannedModel, Where
 from minitp.plan.schedule import held as held_by_chunk
@@ -61,6 +62,21 @@ class Share:
     def kv_copied(self) -> bool:
         """Whether ranks of the tp group hold copies of kv heads."""
         return self.model.placement(self.layout.tp, self.layout.embedding, self.layout.cut).kv_copied
+
+    def symbols(self, job: Job) -> dict[str, Number]:
+        """What the letters of formulas stand for on this rank (see `terms.SYMBOLS`)."""
+        c, w = self.config, self.widths
+        tokens, batch = (job.seq, job.micro_batch) if isinstance(job, Training) else (job.prompt, self.dealt(job))
+        known: dict[str, Number] = {
+            "b": batch, "s": tokens, "s_c": self.sequence(tokens), "s_t": self.residual(tokens), "h": c.hidden,
+            "a": w.heads, "k": w.kv_heads, "e": c.head_size, "F": w.ffn, "V": w.vocab, "V_all": c.vocab,
+            "A": self.model.active, "E": self.model.experts, "E_r": self.experts, "E_p": self.layout.ep,
+            "L": self.whole_layers}
+        return known if isinstance(job, Training) else known | {"T": self.sequence(job.context)}
+
+    def dealt(self, job: Inference) -> int:
+        """Sequences of a generation that this rank's replica works on."""
+        return len(Cut(job.batch, self.layout.dp).of(self.place.dp))
 
     def sequence(self, tokens: int) -> int:
         """Of a sequence's tokens those of this rank: context parallelism cuts them."""

@@ -4,9 +4,9 @@
     trace = replay(Trace.read("run.json.gz"), machine).trace        # a run of ours, as it would go there
 
 What comes out is an ordinary trace whose header says `simulated`: a model, not measured. Ranks that do the same at the
-same time are simulated once (`simulate_classes`); times of syncs are those of `minitp.plan.network`, own work is counted
-by `minitp.plan.flops` or, in a replay, as it was measured. Nothing overlaps, and launches, data loading and checkpoints
-aren't in it.
+same time are simulated once (`simulate_classes`); times of syncs are those of `minitp.plan.network`, own work is
+counted by `minitp.plan.flops` or, in a replay, as it was measured. Nothing overlaps, and launches, data loading and
+checkpoints aren't in it.
 """
 from collections.abc import Callable, Sequence
 

@@ -95,8 +95,7 @@ def _alike(model: PlannedModel, layout: Layout) -> list[Part]:
     """The ranks of a tp group by the sizes of all their shards."""
     placement = model.placement(layout.tp, layout.embedding, layout.cut)
     cuts = [parameter for parameter in placement.parameters
-            if (parameter.cut_axis is not None and not parameter.name.startswith("layers.")) or
-            parameter.name.startswith("layers.0.")]
+            if parameter.cut_axis is not None and parameter.name.startswith(("layers.0.", "embedding.", "head."))]
     found: dict[tuple, list[int]] = {}
     for rank in range(layout.tp):
         found.setdefault(tuple(placement.shape(parameter, rank) for parameter in cuts), []).append(rank)

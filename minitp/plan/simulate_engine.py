@@ -1,4 +1,4 @@
-"""The engine of every simulation: each rank a SimPy process that computes, arrives, waits for whom it must, and goes on.
+"""The engine of every simulation: each rank is a SimPy process that computes, arrives, waits for whom it must, goes on.
 
 What ranks do is a `Program`: per event the rank's own work before it, the sync that it belongs to, whom it waits for
 (the rules of `minitp.trace.timeline`) and what the sync then takes. When each event is entered and left follows. The
@@ -8,6 +8,7 @@ A message is sent without waiting for its receiver; its sender is busy for as lo
 """
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from minitp.errors import ConfigError
 from minitp.trace.timeline import LAST, NOBODY, ROOT, SENDER
 
 TOLD = 4096                        # events between two reports of progress
+_UNTIL_MET = (LAST, SENDER)        # until the sync has ended; ROOT too, unless the root was there before
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,10 @@ class _Run:
             now = self.enter[event] = env.now
             meeting, rule = self.meetings[self.sync[event]], self.rule[event]
             if self.late[event]:
-                env.timeout(self.late[event], event).callbacks.append(self._comes_late)
+                env.timeout(self.late[event]).callbacks.append(partial(self._comes_late, event))
             else:
                 self._arrive(event)
-            if rule == LAST or rule == SENDER or self.gives[event] or (rule == ROOT and meeting.begun < 0):
+            if rule in _UNTIL_MET or self.gives[event] or (rule == ROOT and meeting.begun < 0):
                 if meeting.done is None:
                     meeting.done = env.event()
                 yield meeting.done
@@ -118,8 +120,8 @@ class _Run:
             if not self.done % TOLD:
                 self.progress(self.done, len(self.own))
 
-    def _comes_late(self, timeout: simpy.Event) -> None:
-        self._arrive(timeout.value)
+    def _comes_late(self, event: int, _timeout: simpy.Event) -> None:
+        self._arrive(event)
 
     def _arrive(self, event: int) -> None:
         """One more of its sync is there; the sync begins with the last, or with the one that gives."""

@@ -150,10 +150,10 @@ class Run:
         found = (axis, lane.group(axis), step.peer if step.message else step.axis,
                  lane.place.pp if step.message else -1)
         if found not in self._groups:
-            members = self.layout.group(axis, self.layout.rank(lane.place))
+            members = tuple(self.layout.group(axis, self.layout.rank(lane.place)))
             if step.message:
-                members = sorted((members[lane.place.pp], members[step.peer]))
-            self._groups[found] = tuple(members[::len(members) - 1] if step.axis == ENDS else members)
+                members = members[lane.place.pp], members[step.peer]
+            self._groups[found] = members[::len(members) - 1] if step.axis == ENDS else members
         return self._groups[found]
 
     @cached_property

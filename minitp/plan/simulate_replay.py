@@ -113,7 +113,7 @@ def _marks(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: f
 
 
 def _header(trace: Trace, made: Trace, machine: Machine, speed: float, noise: Noise) -> dict[str, object]:
-    told = {"machine": machine.name, "devices": trace.run["ranks"], "model of": "a measured run",
+    told = {"machine": machine.name, "devices": trace.run["ranks"], "model of": "a measured run's replay",
             "measured": str(trace.run.get("id", ""))[:40], "speed": speed, "seed": noise.seed, "jitter": noise.jitter,
             "stragglers": [{"device": one.device, "factor": one.factor} for one in noise.stragglers],
             "ranks": [{"device": rank, "stands_for": 1} for rank in range(trace.run["ranks"])]}

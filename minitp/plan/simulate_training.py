@@ -162,12 +162,12 @@ class TrainingStep:
         return Expected(op, "", "data", phase, STEP, micro_batch, self.stage.dtype, shape, round(payload), "whole",
                         "whole")
 
-    # --- data parallelism ----------------------------------------------------------------------------------------------
+    # --- data parallelism -------------------------------------------------------------------------------------------
 
     def _data(self, phase: str, each: bool) -> Iterable[Traffic]:
         """Rows of the dp axis: those of each micro-batch, or those of the whole step."""
         return (row for row in self.rows if row.axis == "dp" and row.phase == phase
-                and ((row.op == "all_gather" and phase != "optimizer") or row.count > 1) == each)
+                and (row.count > 1 or (row.op == "all_gather" and phase != "optimizer")) == each)
 
     def _dp(self, row: Traffic, micro_batch: int | None, share: float = 1.0, own: float = 0.0) -> Step:
         states = {"all_reduce": ("partial", "whole"), "reduce_scatter": ("partial", "shard(0)"),
@@ -195,7 +195,7 @@ class TrainingStep:
         """When the last backward pass has ended."""
         return [self._dp(row, None) for row in self._data("backward", False)]
 
-    # --- the optimizer ---------------------------------------------------------------------------------------------------
+    # --- the optimizer ----------------------------------------------------------------------------------------------
 
     def _optimizer(self) -> StagePass:
         """What the tp group owes, the norm of all gradients, the update, and with ZeRO the updated weights."""

@@ -7,12 +7,13 @@ and experts over the dp · cp / ep replicas of an expert (Rajbhandari et al. 202
 from collections.abc import Iterator
 
 from minitp.errors import ConfigError
+from minitp.plan.formula import literal
 from minitp.plan.job import Precision
 from minitp.plan.layout import Layout
 from minitp.plan.model import Held, Where
 from minitp.plan.rows import Kind, Row
 from minitp.plan.share import Share
-from minitp.plan.terms import Factor, Term, cut_over, per, rows
+from minitp.plan.terms import Symbols, Term, rows
 
 ZERO = "Rajbhandari et al. 2020 (ZeRO), section 3.1"
 ZERO_CUT = "Rajbhandari et al. 2020 (ZeRO), sections 3.1 and 5: padded to whole numbers"
@@ -31,22 +32,19 @@ def weights(share: Share, width: float, zero: int = 0) -> Iterator[Term]:
     """A term for each part of the model: shards, whole arrays, experts. `width`: bytes per number."""
     dense, experts = replicas(share.layout) if zero == 3 else (1, 1)
     for where, held in share.parts.items():
-        times = share.whole_layers if where == "layer" else 1
+        layers = share.whole_layers if where == "layer" else 1
+        count = "{0} · L" if where == "layer" else "{0}"
         for name, symbol, size, ranks in (("", "N", held.shard, dense), (", held whole", "N", held.whole, dense),
                                           (", experts", "N_e", held.expert, experts)):
-            if size and times:
-                yield Term("weights", NAMES[where] + name,
-                           (per(width), *_cut(symbol, size, times, ranks, "d" if symbol == "N" else "d_e")),
-                           COUNT if zero < 3 else f"{COUNT}; {ZERO_CUT}", _note(share, where, name))
+            if size and layers:
+                over = "d" if symbol == "N" else "d_e"
+                yield Term("weights", NAMES[where] + name, _cut(width, count.format(symbol), over, ranks),
+                           {symbol: size, "L": layers, over: ranks},
+                           COUNT if ranks == 1 else f"{COUNT}; {ZERO_CUT}", _note(share, where, name))
 
 
-def _cut(symbol: str, size: int, layers: int, ranks: int, over: str) -> tuple[Factor, ...]:
-    """`layers` times `size` numbers, cut over `ranks`."""
-    if ranks == 1:
-        return (Factor(symbol, size),) if layers == 1 else (Factor(symbol, size), Factor("L", layers))
-    if layers == 1:
-        return (cut_over(symbol, size, over, ranks),)
-    return (Factor(f"⌈{symbol}·L/{over}⌉", -(-size * layers // ranks), f"⌈{size:,} · {layers:,}/{ranks:,}⌉"),)
+def _cut(width: float, numbers: str, over: str, ranks: int) -> str:
+    return f"{literal(width)} · " + (f"⌈{numbers}/{over}⌉" if ranks > 1 else numbers)
 
 
 def _note(share: Share, where: Where, name: str) -> str:
@@ -63,21 +61,19 @@ def training(share: Share, precision: Precision) -> Iterator[Term]:
     for where, part in share.parts.items():
         held = held.plus(part.times(share.whole_layers) if where == "layer" else part)
     dense, experts = replicas(share.layout)
-    yield from _trained(held.shard + held.whole, "N", dense, "d", zero, precision, "")
+    yield from _trained("N", "d", {"N": held.shard + held.whole, "d": dense}, zero, precision, "")
     if held.expert:
-        yield from _trained(held.expert, "N_e", experts, "d_e", zero, precision, ", experts")
+        yield from _trained("N_e", "d_e", {"N_e": held.expert, "d_e": experts}, zero, precision, ", experts")
 
 
-def _trained(numbers: int, symbol: str, ranks: int, over: str, zero: int, precision: Precision,
-             name: str) -> Iterator[Term]:
+def _trained(numbers: str, over: str, symbols: Symbols, zero: int, precision: Precision, name: str) -> Iterator[Term]:
     kept: tuple[tuple[Kind, str, float, int], ...] = (
         ("gradients", "gradients", precision.gradients, 2), ("optimizer", "master weights", precision.master, 1),
         ("optimizer", "first moment", precision.moments / 2, 1),
         ("optimizer", "second moment", precision.moments / 2, 1))
     for kind, what, width, stage in kept:
-        cut = zero >= stage
-        yield Term(kind, what + name, (per(width), cut_over(symbol, numbers, over, ranks if cut else 1)),
-                   ZERO_CUT if cut else ZERO)
+        ranks = int(symbols[over]) if zero >= stage else 1
+        yield Term(kind, what + name, _cut(width, numbers, over, ranks), symbols, ZERO if ranks == 1 else ZERO_CUT)
 
 
 def bare(parameters: int, *, zero: int = 0, d: int = 1, tp: int = 1, precision: Precision | None = None) -> list[Row]:
@@ -90,7 +86,8 @@ def bare(parameters: int, *, zero: int = 0, d: int = 1, tp: int = 1, precision: 
         raise ConfigError(f"states need at least 1 parameter and 1 rank and a ZeRO stage of 0 to 3, got {parameters:,} "
                           f"parameters, d = {d}, tp = {tp}, stage {zero}")
     precision = precision or Precision()
-    numbers = -(-parameters // tp)
-    held = Term("weights", "weights", (per(precision.weights), cut_over("N", numbers, "d", d if zero == 3 else 1)),
-                ZERO_CUT if zero == 3 else ZERO, f"N = ⌈{parameters:,}/{tp}⌉" if tp > 1 else "")
-    return rows([held, *_trained(numbers, "N", d, "d", zero, precision, "")])
+    symbols = {"N": -(-parameters // tp), "d": d}
+    ranks = d if zero == 3 else 1
+    weights = Term("weights", "weights", _cut(precision.weights, "N", "d", ranks), symbols,
+                   ZERO if ranks == 1 else ZERO_CUT, f"N = ⌈{parameters:,}/{tp}⌉" if tp > 1 else "")
+    return rows([weights, *_trained("N", "d", symbols, zero, precision, "")])

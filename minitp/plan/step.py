@@ -230,8 +230,9 @@ class _Step:
     def _optimizer(self) -> TimeRow:
         """Reads gradients, reads and writes the master copy and the moments, writes the weights: memory's work."""
         precision, device = self.job.precision, self.machine.device
-        held = sum(part.total for part in self.model.on_stage(self.layout, Place(0, 0, 0, self.stage)).values())
-        mine = held / (self.layout.dp if self.layout.zero else 1)
+        layout, held = self.layout, self.model.on_stage(self.layout, Place(0, 0, 0, self.stage)).values()
+        dense, experts = (layout.dp, layout.dp * layout.cp // layout.ep) if layout.zero else (1, 1)
+        mine = sum((part.shard + part.whole) / dense + part.expert / experts for part in held)
         size = mine * (precision.gradients + 2 * precision.optimizer + precision.weights)
         return TimeRow("optimizer", "numbers · (gradients + 2·(master + moments) + weights) / bandwidth",
                        f"{mine / 1e9:.4g}e9 · {size / max(mine, 1):.4g} B / ({device.bandwidth / 1e9:,.5g} GB/s · "

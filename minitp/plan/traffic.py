@@ -20,7 +20,6 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
-from minitp.comm.algorithms.schedules import chunks, schedule
 from minitp.plan import flops
 from minitp.plan.collectives import COSTS_AS, cost
 from minitp.plan.hierarchy import shards
@@ -31,6 +30,7 @@ from minitp.plan.model import Held, PlannedModel
 from minitp.plan.syncs import PREDICTED, copies, on_stage, syncs
 
 Axis = Literal["tp", "sp", "cp", "pp", "dp", "ep"]
+ZERO = "Rajbhandari et al. 2020, section 7"
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,6 @@ def wire_shares(op: str, meeting: tuple[int, ...]) -> tuple[float, ...]:
         by = "pairwise" if part.op == "all_to_all" else "ring"
         shares[part.level] += part.share * cost(part.op, by, part.ranks).volume
     return tuple(map(float, shares))
-
-
-def sent(op: str, algorithm: str, ranks: int) -> tuple[Fraction, ...]:
-    """What each rank sends, as a share of the payload, where pieces are alike: counted from minitp's own schedules.
-
-    With a star the root sends (p − 1) payloads of an all-reduce, with a ring each rank 2(p − 1)/p.
-    """
-    pieces = chunks(op, algorithm, ranks) * (ranks if op == "all_to_all" else 1)
-    return tuple(Fraction(sum(len(hop.gives) for hop in schedule(op, algorithm, rank, ranks).hops), pieces)
-                 for rank in range(ranks))
 
 
 # --- a training step ------------------------------------------------------------------------------------------------
@@ -198,31 +188,37 @@ class _Step:
                            self.machine.meeting(2, layout.strides["pp"] * last), "V·h/tp", "SC21: Megatron")
 
     def data(self) -> Iterator[Traffic]:
-        """Gradients and weights of what the rank holds: dense ones over dp · cp, experts over the replicas of each."""
+        """Gradients and weights of what the rank holds. ZeRO cuts dense ones over dp (pieces of a context hold the same
+        and add up their shares), experts over the replicas of each."""
         layout, held = self.layout, Held()
         for part in self.model.on_stage(layout, Place(0, 0, 0, self.stage)).values():
             held = held.plus(part)
+        dense, bytes_each = held.shard + held.whole, self.job.precision.gradients
         replicas = layout.dp * layout.cp
-        yield from self._replicas("weights", held.shard + held.whole, self.machine.meeting(replicas, layout.tp))
+        if layout.zero and layout.cp > 1:
+            yield from self._replicas("weights", dense, self.machine.spread(layout, "dp"))
+            yield self.row("dp", "gradients of a context's pieces", "backward", "all_reduce",
+                           dense * bytes_each / layout.dp, 1, self.machine.spread(layout, "cp"), "P/d", ZERO)
+        else:
+            yield from self._replicas("weights", dense, self.machine.meeting(replicas, layout.tp))
         yield from self._replicas("experts", held.expert,
                                   self.machine.meeting(replicas // layout.ep, layout.tp * layout.ep))
 
     def _replicas(self, what: str, numbers: int, meeting: tuple[int, ...]) -> Iterator[Traffic]:
         """By ZeRO's stage. In numbers, P = `numbers`: 2P, 2P, (m + 1)P and 3mP, each times (d − 1)/d."""
         zero, m, precision = self.layout.zero, self.micro_batches, self.job.precision
-        source = "Rajbhandari et al. 2020, section 7"
         gradients, weights = numbers * precision.gradients, numbers * precision.weights
         if zero == 0:
-            yield self.row("dp", f"gradients of {what}", "backward", "all_reduce", gradients, 1, meeting, "P", source)
+            yield self.row("dp", f"gradients of {what}", "backward", "all_reduce", gradients, 1, meeting, "P", ZERO)
             return
         yield self.row("dp", f"gradients of {what}", "backward", "reduce_scatter", gradients, 1 if zero == 1 else m,
-                       meeting, "P" if zero == 1 else "P a micro-batch", source)
+                       meeting, "P" if zero == 1 else "P a micro-batch", ZERO)
         if zero < 3:
-            yield self.row("dp", f"updated {what}", "optimizer", "all_gather", weights, 1, meeting, "P", source)
+            yield self.row("dp", f"updated {what}", "optimizer", "all_gather", weights, 1, meeting, "P", ZERO)
         else:
             for phase in ("forward", "backward"):
                 yield self.row("dp", f"{what} for a pass", phase, "all_gather", weights, m, meeting, "P a micro-batch",
-                               source)
+                               ZERO)
 
     def experts(self) -> Iterator[Traffic]:
         """Each token goes to its `active` experts and comes back, forward and backward. The load is taken as even."""

@@ -7,6 +7,7 @@ from minitp.config import ModelConfig
 from minitp.errors import FileFormatError
 from minitp.placement import Placement
 from minitp.trace.columns import LARGEST
+from minitp.trace.simulated import is_simulated
 
 DTYPES = ("float32", "float64")
 MOST = 1_000_000                   # events of a rank: a trace file holds about as many, of all ranks
@@ -18,7 +19,7 @@ def told() -> Iterator[None]:
     """Whatever is wrong inside with a header becomes one FileFormatError."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise FileFormatError(f"this trace's header doesn't say what was run ({error!r}): only traces of `minitp "
                               "generate` and `minitp train` can be checked against the closed form") from error
 
@@ -33,7 +34,7 @@ def placed(run: dict[str, Any], passes: int, per_layer: int) -> Placement:
     """The inverse, for a run whose `passes` have at most `per_layer` events of each layer. ValueError for sizes that
     no trace has: nothing is built from them."""
     config, where = ModelConfig.from_dict(run["model"]), run["placement"]
-    if where["ranks"] != run.get("ranks", where["ranks"]):
+    if where["ranks"] != run.get("ranks", where["ranks"]) and not is_simulated(run):      # its lanes stand for others
         raise ValueError("it gives two numbers of ranks")
     if config.layers * (passes * per_layer + PARAMETERS) > MOST:
         raise ValueError(f"{config.layers} layers and {passes} passes are more than a file can hold")

@@ -33,7 +33,7 @@ def simulated_line(run: dict[str, Any]) -> str:
 
 
 def lane_words(run: dict[str, Any]) -> list[str]:
-    """For each lane of a simulated trace which device it is and whom it stands for: GPU 128 · pp 1 · stands for 1,024."""
+    """For each lane of a simulated trace who it is and for how many: device 128 · stage 1 · stands for 1,024."""
     ranks = simulated_part(run).get("ranks")
     return [_lane(one) for one in ranks[:4096]] if isinstance(ranks, list) else []
 

@@ -53,7 +53,8 @@ def can_replay(passes: Passes) -> str:
     trace, chosen = passes.trace, _chosen(passes)
     if not len(chosen):
         return "This run has no passes with collectives in them: there is nothing to replay."
-    unknown = [op for op in dict.fromkeys(trace.words("op")[chosen].tolist()) if op not in MESSAGES and not has_model(op)]
+    unknown = [op for op in dict.fromkeys(trace.words("op")[chosen].tolist())
+               if op not in MESSAGES and not has_model(op)]
     if unknown:
         return (f"This run's passes hold {plain(', '.join(unknown), 60)}; the model knows what collectives cost "
                 f"({', '.join(MODELS)}), so this run is shown as measured only.")

@@ -55,4 +55,4 @@ def _rank(group: Communicator, request: Request) -> tuple[Trace | None, np.ndarr
     plan = GenerationPlan(placement, "slice", str(generation.dtype), 1, generation.passes, len(tokens[0]),
                           every_row=True)
     info = run_info(group, argv=[], **plan.to_run(), prompts=list(request.prompts[0]), tokens=tokens[0])
-    return collect(group, group.recorder, info), generation.kept_logits()
+    return collect(group, group.recorder, info, generation.held()), generation.kept_logits()

@@ -1,6 +1,9 @@
 """Machines for the tests of the network: made up, so that no row of the catalogue moves their numbers."""
+from dataclasses import replace
+
+from minitp.plan.catalogue import machine as in_catalogue
 from minitp.plan.links import Link
-from minitp.plan.machine import Device, Level, Machine
+from minitp.plan.machine import Device, Level, Machine, Table
 
 GB = 10**9
 
@@ -16,6 +19,20 @@ def link(alpha: float, rate: float, name: str = "NVLink") -> Link:
 def machine(*levels: tuple[int, Link] | tuple[int, Link, int], name: str = "A100") -> Machine:
     """Each level: units that meet, link, and ports where they are shared."""
     return Machine("made up", device(name), tuple(Level(f"level {n}", *level) for n, level in enumerate(levels)))
+
+
+def published(name: str, ranks: int) -> Table:
+    """The all-reduce table that a machine of the catalogue carries."""
+    return next(level.tables["all_reduce", ranks] for level in in_catalogue(name).levels
+                if ("all_reduce", ranks) in level.tables)
+
+
+def carrying(machine: Machine, level: int, op: str, ranks: int, table: Table) -> Machine:
+    """The machine with a table on one of its levels."""
+    levels = list(machine.levels)
+    levels[level] = replace(levels[level], tables={**levels[level].tables, (op, ranks): table},
+                            sources={(op, ranks): "a made up paper"})
+    return replace(machine, levels=tuple(levels))
 
 
 def boxes(alpha: float = 0.0, ports: int = 0) -> Machine:

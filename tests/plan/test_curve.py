@@ -1,12 +1,11 @@
 """Latency against bytes: crossovers, marks, and the cost of a token's syncs on different links."""
 import pytest
 
-from minitp.plan.curve import SIZES, curve, sync_point, syncs
+from minitp.plan.curve import SIZES, curve, sync_point, sync_points
 from minitp.plan.links import LINKS
 from minitp.plan.network import price
-from minitp.plan.published import carrying
 from minitp.plan.sync_cost import on_links, switch_hop
-from tests.plan.networks import boxes, link, machine
+from tests.plan.networks import boxes, carrying, link, machine, published
 from tests.plan.plan_models import LLAMA2_70B, LLAMA31_405B
 
 NVLINK, HDR, TEN, ONE = LINKS
@@ -31,8 +30,8 @@ def test_crossovers_of_one_link():
 
 
 def test_where_a_models_syncs_lie():
-    """Llama-2-70B: 162 syncs a token of 16 KiB: on the latency side but for the slowest link; a prompt's on the other."""
-    assert (syncs(LLAMA2_70B), syncs(LLAMA31_405B)) == (162, 254)
+    """Llama-2-70B: 162 syncs a token of 16 KiB, latency bound on all links but the slowest; a prompt's never."""
+    assert (sync_points(LLAMA2_70B), sync_points(LLAMA31_405B)) == (162, 254)
     token, prompt = sync_point(LLAMA2_70B), sync_point(LLAMA2_70B, 4096)
     assert token == ("llama-80x8192, 1 token", 16384) and prompt[1] == 4096 * 16384
     assert sync_point(LLAMA31_405B, bytes_each=1)[1] == 16384
@@ -43,7 +42,8 @@ def test_where_a_models_syncs_lie():
 
 
 def test_lines_of_two_levels_and_measured_points():
-    drawn = curve(carrying(boxes(1e-6), "b200x32"), "all_reduce", 32, sizes=(2**15, 2**24, 2**33))
+    measured = carrying(boxes(1e-6), 1, "all_reduce", 32, published("p6-b200", 32))
+    drawn = curve(measured, "all_reduce", 32, sizes=(2**15, 2**24, 2**33))
     assert {"measured", "shards", "in turn", "flat ring"} <= {line.algorithm for line in drawn.lines}
     assert drawn.chosen == ("measured",) * 3 and len(drawn.measured) == 20 and drawn.meeting == (8, 4)
     assert [row["bytes"] for row in drawn.to_plain()] == [2**15, 2**24, 2**33] and "unknown" in drawn.note

@@ -2,73 +2,77 @@
 import re
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.job import MIXED_FP32_GRADIENTS, Inference, Precision, Training
+from minitp.plan.job import MIXED, MIXED_FP32_GRADIENTS, Inference, Job, Training
 from minitp.plan.layout import Layout, Place
-from minitp.plan.memory import UNMODELED, fullest, ranks, rows, worst
+from minitp.plan.memory import UNMODELED, most_bytes, ranks, rows, unmodeled, worst
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import KINDS, by_kind, total
 from minitp.plan.terms import SYMBOLS
-from tests.plan.drawn import small_layouts, small_models
+from tests.plan.drawn import degrees, model_sizes, planned
 from tests.plan.plan_models import LLAMA31_8B, LLAMA31_405B, gpt, llama
 
 ALONE = Place(0, 0, 0, 0)
 
 
 @st.composite
-def jobs(draw, layout: Layout):
+def jobs(draw, dp: int, pp: int) -> dict[str, Any]:
+    """What a small Inference (of a batch and a prompt) or a Training (of a micro-batch) takes."""
     if draw(st.booleans()):
-        return Inference(batch=draw(st.integers(1, 9)), prompt=draw(st.integers(1, 9)), new=draw(st.integers(0, 5)),
-                         weights=draw(st.sampled_from(["bf16", "q40", "int8"])), every_row=draw(st.booleans()))
-    micro_batch, times = draw(st.integers(1, 3)), draw(st.integers(1, 3)) * layout.pp
-    return Training(batch=micro_batch * layout.dp * times, seq=draw(st.integers(1, 17)), micro_batch=micro_batch,
-                    recompute=draw(st.sampled_from(["none", "selective", "full"])), stored=draw(st.booleans()),
-                    dropout=draw(st.booleans()), precision=draw(st.sampled_from([Precision(), MIXED_FP32_GRADIENTS])))
+        return {"batch": draw(st.integers(1, 9)), "prompt": draw(st.integers(1, 9)), "new": draw(st.integers(0, 5)),
+                "weights": draw(st.sampled_from(["bf16", "q40", "int8"])), "every_row": draw(st.booleans())}
+    micro_batch, times = draw(st.integers(1, 3)), draw(st.integers(1, 3)) * pp
+    return {"batch": micro_batch * dp * times, "seq": draw(st.integers(1, 17)), "micro_batch": micro_batch,
+            "recompute": draw(st.sampled_from(["none", "selective", "full"])), "stored": draw(st.booleans()),
+            "dropout": draw(st.booleans()), "precision": draw(st.sampled_from([MIXED, MIXED_FP32_GRADIENTS]))}
+
+
+def made(data: st.DataObject, sizes: dict[str, Any], axes: dict[str, Any]) -> tuple[PlannedModel, Layout, Job]:
+    job = data.draw(jobs(axes["dp"], axes["pp"]))
+    return planned(sizes), Layout(**axes), Inference(**job) if "prompt" in job else Training(**job)
 
 
 @settings(max_examples=60)
-@given(st.data(), small_models(), small_layouts())
-def test_rows_compute_as_they_read(data, model, layout):
-    """The numbers of a row are its bytes, its formula has as many factors, and every letter is explained."""
-    job = data.draw(jobs(layout))
-    place = layout.place(data.draw(st.integers(0, layout.devices - 1)))
-    for row in rows(model, layout, job, place):
+@given(st.data(), model_sizes(), degrees())
+def test_rows_compute_as_they_read(data, sizes, axes):
+    """The numbers of a row are its bytes, and every letter of its formula is explained."""
+    model, layout, job = made(data, sizes, axes)
+    held = rows(model, layout, job, layout.place(data.draw(st.integers(0, layout.devices - 1))))
+    for row in held:
         python = re.sub(r"⌈([^⌉]*)/([^⌉]*)⌉", r"ceil((\1)/(\2))", row.numbers.replace(",", "").replace("·", "*"))
         assert ceil(eval(python, {"ceil": ceil})) == row.bytes, row
         assert row.bytes > 0 and row.kind in KINDS and row.source
-        for letters in re.findall(r"[A-Za-z_]+", row.formula):
-            assert letters in SYMBOLS, row
+        assert all(letters in SYMBOLS for letters in re.findall(r"[A-Za-z_]+", row.formula)), row
+    assert len({(row.kind, row.term) for row in held}) == len(held)
 
 
-@settings(max_examples=40)
-@given(st.data(), small_models(), small_layouts())
-def test_worst_is_the_fullest_of_all_ranks(data, model, layout):
-    job = data.draw(jobs(layout))
+@settings(max_examples=25)
+@given(st.data(), model_sizes(), degrees())
+def test_worst_is_the_fullest_of_all_ranks(data, sizes, axes):
+    model, layout, job = made(data, sizes, axes)
     held = [total(rows(model, layout, job, layout.place(rank))) for rank in range(layout.devices)]
     place, most = worst(model, layout, job)
-    assert total(most) == max(held) == fullest(model, layout, job)[1]
+    assert total(most) == max(held) == most_bytes(model, layout, job)
     assert held.index(max(held)) == layout.rank(place)
 
 
-@settings(max_examples=40)
-@given(small_models(), small_layouts())
-def test_weights_of_one_replica_are_the_placement_s(model, layout):
+@settings(max_examples=25)
+@given(model_sizes(), degrees())
+def test_weights_of_one_replica_are_the_placement_s(sizes, axes):
     """Over tp and pp: what the placement's ranks hold, what is whole counted on each, a tied table's copy."""
-    layout = replace(layout, dp=1, cp=1, ep=1, zero=0)
-    job = Inference(weights="bf16")
-    held = sum(by_kind(rows(model, layout, job, layout.place(rank)))["weights"] for rank in range(layout.devices)
-               if "weights" in by_kind(rows(model, layout, job, layout.place(rank))))
+    sizes = {**sizes, "experts": 1, "active": 1, "embedding_norm": False}
+    model, layout = planned(sizes), Layout(**{**axes, "dp": 1, "cp": 1, "ep": 1})
+    held = [by_kind(rows(model, layout, Inference(), layout.place(rank))) for rank in range(layout.devices)]
     placement = model.placement(layout.tp, layout.embedding, layout.cut)
-    once = sum(placement.elements(rank) for rank in range(layout.tp)) if model.experts == 1 else None
+    once = sum(placement.elements(rank) for rank in range(layout.tp))
     again = model.config.vocab * model.config.hidden if model.config.tied and layout.pp > 1 else 0
-    norm = model.config.hidden * (2 if model.config.norm == "layer" else 1) * layout.tp if model.embedding_norm else 0
-    if once is not None:
-        assert held == 2 * (once + again + norm)
+    assert sum(kinds.get("weights", 0) for kinds in held) == 2 * (once + again)
 
 
 def test_ranks_names_each_kind_of_rank_once():
@@ -140,6 +144,14 @@ def test_context_parallelism_cuts_the_sequence():
         assert size == (alone[term] * 1001 // 501 if "scores" in term else alone[term]), term
 
 
+def test_generation_in_a_pipeline_with_the_context_cut():
+    layout, job = Layout(pp=2, cp=2), Inference(batch=3, prompt=1001, new=9)
+    held = {row.term: row.bytes for row in rows(LLAMA31_8B, layout, job, ALONE)}
+    assert held["k and v passing round the ring"] == 4 * 2 * 3 * 501 * 8 * 128
+    assert held["messages to and from other stages"] == 2 * 3 * 501 * 4096
+    assert held["k and v of all tokens"] == 2 * 2 * 16 * 8 * 128 * 3 * 505
+
+
 def test_a_tied_head_is_held_twice_in_a_pipeline():
     model = gpt(4, 64, 4, vocab=100)
     last = rows(model, Layout(pp=2, tp=2), Training(batch=2), Place(0, 0, 0, 1))
@@ -178,3 +190,6 @@ def test_what_is_not_modeled_is_named():
     named = " ".join(one.what for one in UNMODELED)
     assert all(word in named for word in ("context", "fragmentation", "communication", "buckets"))
     assert all(one.size and one.source for one in UNMODELED)
+    serving, training = unmodeled(LLAMA31_8B, Inference()), unmodeled(LLAMA31_8B, Training())
+    assert [one for one in training if one not in serving] == [one for one in UNMODELED if one.met == "training"]
+    assert len(unmodeled(llama(2, 64, 4, 2, 128, 100, experts=4, active=1), Training())) == len(UNMODELED)

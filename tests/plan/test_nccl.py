@@ -4,8 +4,8 @@ import pytest
 from minitp.errors import ConfigError
 from minitp.plan import nccl
 from minitp.plan.network import price
-from minitp.plan.published import table
-from tests.plan.networks import boxes, link, machine
+from minitp.plan.tables import interpolate
+from tests.plan.networks import boxes, link, machine, published
 
 A100X8 = machine((8, link(1.5e-6, 235e9)), name="A100-80")
 H200X8 = machine((8, link(1.5e-6, 367e9)), name="H200")
@@ -35,22 +35,21 @@ def test_the_protocol_changes_with_size():
     small, large = (price("all_reduce", size, (8,), A100X8, policy="nccl") for size in (16384, 2**34))
     assert (small.algorithm, large.algorithm) == ("ring, LL", "ring, Simple")
     assert large.seconds == pytest.approx(1.75 * 2**34 / 235e9, rel=1e-3)
-    assert large.seconds == pytest.approx(table("a100x8").seconds(2**34), rel=0.01)
+    assert large.seconds == pytest.approx(interpolate(published("8xa100-80", 8), 2**34), rel=0.01)
     assert {offer.algorithm for offer in small.alternatives} == {
         f"{algorithm}, {protocol}" for algorithm in ("ring", "tree") for protocol in nccl.PROTOCOLS}
 
 
 def test_beside_measured_times_of_h200():
     """Calls back to back: within 20 % up to 1 MiB, where NCCL took ring and LL, and within 35 % everywhere."""
-    measured = table("h200x8")
-    for size, seconds in measured.table:
+    for size, seconds in published("8xh200", 8):
         one = price("all_reduce", size, (8,), H200X8, policy="nccl")
         assert one.seconds == pytest.approx(seconds, rel=0.2 if size <= 2**20 else 0.35), size
 
 
 def test_beside_measured_times_of_four_machines():
     """4 × 8 B200: the last six sizes within 15 %, by a bus bandwidth of eight cards."""
-    for size, seconds in table("b200x32").table[-6:]:
+    for size, seconds in published("p6-b200", 32)[-6:]:
         assert price("all_reduce", size, (8, 4), boxes(), policy="nccl").seconds == pytest.approx(seconds, rel=0.15)
 
 
@@ -59,6 +58,8 @@ def test_without_nvlink():
     one = price("all_reduce", 1024, (8,), pcie, policy="nccl")
     assert one.latency_s == pytest.approx((6.6 + 14 * 1.0) * 1e-6)
     assert not any("LL128" in offer.algorithm for offer in one.alternatives)
+    h100 = price("all_reduce", 2**30, (8,), machine((8, link(2e-6, 50e9, "PCIe 5 x16")), name="H100"), policy="nccl")
+    assert "NVLS" not in {offer.algorithm for offer in h100.alternatives}
 
 
 def test_what_nccl_does_by_messages():

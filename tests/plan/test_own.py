@@ -11,9 +11,12 @@ from minitp.cli import app
 from minitp.config import TINY
 from minitp.errors import ConfigError, FileFormatError
 from minitp.placement import Placement
-from minitp.plan import own
+from minitp.plan import memory, own
 from minitp.plan.formula import value
-from minitp.plan.rows import total
+from minitp.plan.job import FLOAT32, Inference, Training
+from minitp.plan.layout import Layout
+from minitp.plan.model import PlannedModel
+from minitp.plan.rows import by_kind, total
 from minitp.trace.file import Trace
 from tests.families import FAMILIES
 from tests.mpi_world import run_threads
@@ -41,6 +44,26 @@ def test_weights_are_all_numbers_of_the_placement(family, embedding):
         placement = Placement(FAMILIES[family], ranks, embedding)
         for rank in range(ranks):
             assert total(own.weights(placement, rank, "float64")) == 8 * placement.elements(rank)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_plan_of_any_machine_has_the_same_states_and_cache(family):
+    """Where it plans what minitp runs, one number for each: tensor parallelism in float32, sizes from the placement."""
+    model = PlannedModel(FAMILIES[family])
+    serving = Inference(batch=2, prompt=5, new=4, weights="float32", cache="float32")
+    learning = Training(batch=4, seq=5, micro_batch=2, precision=FLOAT32)
+    for tp in (1, 2, 5):
+        for place, rows in memory.ranks(model, Layout(tp=tp), serving).items():
+            mine = own.generation(model.placement(tp), place.tp, 2, 9)
+            assert of_kinds(rows, "weights", "kv cache") == of_kinds(mine, "weights", "kv cache")
+        for place, rows in memory.ranks(model, Layout(tp=tp), learning).items():
+            mine = own.training(model.placement(tp), place.tp, 4, 5, 2)
+            assert of_kinds(rows, "weights", "gradients", "optimizer") == of_kinds(mine, "weights", "gradients",
+                                                                                   "optimizer")
+
+
+def of_kinds(rows, *kinds) -> list[int]:
+    return [by_kind(rows).get(kind, 0) for kind in kinds]
 
 
 def test_each_row_says_how_its_bytes_come_about():
@@ -83,7 +106,7 @@ def recorded(tmp_path, *words: str) -> dict:
 
 
 @pytest.mark.parametrize("words", [["--dtype", "bf16", "--micro-batches", "2", "--recompute", "full"],
-                                   ["--dropout", "0.1", "--trace-steps", "-1"]])
+                                   pytest.param(["--dropout", "0.1", "--trace-steps", "-1"], marks=pytest.mark.slow)])
 def test_a_training_trace_tells_what_was_held_and_it_was_planned(tmp_path, monkeypatch, words):
     monkeypatch.setenv("MINITP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text.txt").write_text("some words to learn from\n" * 40)

@@ -79,13 +79,23 @@ def configs(draw) -> ModelConfig:
                        parallel_block=draw(flag), **biases)
 
 
-@settings(max_examples=25)
-@given(config=configs(), ranks=st.integers(1, 4), embedding=st.sampled_from(["vocab", "hidden"]),
-       recompute=st.sampled_from(["none", "selective", "full"]), batch=st.integers(1, 3), tokens=st.integers(1, 6),
-       dropout=st.sampled_from([0.0, 0.3]))
-def test_any_model_on_any_ranks(config, ranks, embedding, recompute, batch, tokens, dropout):
-    check(run_threads(trained, ranks, config=config, embedding=embedding, recompute=recompute, batch=batch,
-                      tokens=tokens, dropout=dropout))
+steps = st.fixed_dictionaries({
+    "config": configs(), "embedding": st.sampled_from(["vocab", "hidden"]), "batch": st.integers(1, 3),
+    "tokens": st.integers(1, 6), "recompute": st.sampled_from(["none", "selective", "full"]),
+    "dropout": st.sampled_from([0.0, 0.3])})
+
+
+@settings(max_examples=10)
+@given(ranks=st.integers(1, 4), step=steps)
+def test_any_model_on_any_ranks(ranks, step):
+    check(run_threads(trained, ranks, **step))
+
+
+@pytest.mark.slow
+@settings(max_examples=400)
+@given(ranks=st.integers(1, 7), step=steps)
+def test_many_models_on_any_ranks(ranks, step):
+    check(run_threads(trained, ranks, **step))
 
 
 # --- the allocator, which knows nothing of layers --------------------------------------------------------------------

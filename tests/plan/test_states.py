@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from minitp.config import TINY
 from minitp.errors import ConfigError
+from minitp.plan import own
 from minitp.plan.capacity import Capacity, largest_model
-from minitp.plan.job import FLOAT32, MIXED, MIXED_FP32_GRADIENTS, PURE_BF16, Training
+from minitp.plan.job import FLOAT32, MIXED, MIXED_FP32_GRADIENTS, PURE_BF16, Inference, Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.memory import rows
-from minitp.plan.rows import by_kind, total
+from minitp.plan.model import PlannedModel
+from minitp.plan.rows import Kind, by_kind, total
 from minitp.plan.states import bare
 from tests.plan.plan_models import gpt
 
+STATES: tuple[Kind, ...] = ("weights", "gradients", "optimizer")
 CASES = Path(__file__).parent / "cases" / "planner_cases.csv"
 
 
@@ -65,11 +69,28 @@ def test_g10_the_choice_is_visible(precision, bytes_each):
     """At DP = 4: 2 for weights, 2 or 4 for gradients, 4 for the master copy, 4 and 4 for the moments."""
     model = gpt(4, 64, 4, vocab=100)
     planned = rows(model, Layout(dp=4), Training(batch=4, precision=precision), Place(0, 0, 0, 0))
-    states = [row for row in planned if row.kind in ("weights", "gradients", "optimizer")]
+    states = [row for row in planned if row.kind in STATES]
     assert total(states) == bytes_each * model.parameters
     assert by_kind(states)["gradients"] == precision.gradients * model.parameters
     checkpoint = sum(size for kind, size in by_kind(states).items() if kind != "gradients")
     assert checkpoint == (bytes_each - precision.gradients) * model.parameters            # 14: what a checkpoint saves
+
+
+@pytest.mark.parametrize("embedding", ["vocab", "hidden"])
+@pytest.mark.parametrize("tp", [1, 2, 3, 4, 5])
+def test_g09_as_minitp_s_own_runs_hold(tp, embedding):
+    """The plan of any machine and that of minitp's own runs, which are tested against arrays, agree to the byte."""
+    model = PlannedModel(TINY)
+    layout = Layout(tp=tp, embedding=embedding)
+    placement = model.placement(tp, embedding)
+    generated = Inference(batch=3, prompt=10, new=6, weights="float32", cache="float32")
+    for rank in range(tp):
+        place = Place(rank, 0, 0, 0)
+        held = by_kind(own.training(placement, rank, 2, 16))
+        planned = by_kind(rows(model, layout, Training(batch=2, seq=16, micro_batch=2, precision=FLOAT32), place))
+        assert [planned[kind] for kind in STATES] == [held[kind] for kind in STATES]
+        cache = by_kind(own.generation(placement, rank, 3, 16)).get("kv cache")
+        assert by_kind(rows(model, layout, generated, place)).get("kv cache") == cache
 
 
 @pytest.mark.parametrize("d", [1, 4, 64])

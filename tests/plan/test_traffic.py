@@ -1,5 +1,6 @@
 """What a step moves: against the closed form of a run, the schedules of real collectives, and published volumes."""
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
@@ -11,6 +12,7 @@ from minitp.plan import traffic
 from minitp.plan.job import FLOAT32, MIXED_FP32_GRADIENTS, Training
 from minitp.plan.layout import Layout
 from minitp.plan.syncs import syncs
+from minitp.plan.wire import moved
 from minitp.trace.predict import Steps, TrainingPlan, predict
 from tests.plan.plan_models import GPT3, LLAMA31_405B, boxes, gpt, llama
 
@@ -37,13 +39,12 @@ def test_sync_points_of_a_step_are_the_closed_form_of_a_run(model, tp, embedding
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]), st.integers(2, 9))
 def test_a_rings_share_is_counted_from_its_schedule(op, ranks):
-    shares = traffic.sent(op, "ring", ranks)
+    shares = [rank.sent for rank in moved(op, "ring", ranks, 1)]
     assert set(shares) == {Fraction(2 if op == "all_reduce" else 1) * (ranks - 1) / ranks}
     assert traffic.wire_shares(op, (ranks,)) == (float(shares[0]),)
-    assert set(traffic.sent("all_to_all", "pairwise", ranks)) == {Fraction(ranks - 1, ranks * ranks)}
-    star = traffic.sent("all_reduce", "star", ranks)
-    assert star == (ranks - 1, *[1] * (ranks - 1))
-    assert max(traffic.sent("all_reduce", "doubling", 8)) == 3
+    assert {rank.sent for rank in moved("all_to_all", "pairwise", ranks, 1)} == {Fraction(ranks - 1, ranks * ranks)}
+    assert [rank.sent for rank in moved("all_reduce", "star", ranks, 1)] == [ranks - 1, *[1] * (ranks - 1)]
+    assert max(rank.sent for rank in moved("all_reduce", "doubling", 8, 1)) == 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -122,6 +123,9 @@ def test_a_cut_context_passes_keys_and_values_on():
     assert ring[1].count == 2 * ring[0].count
     replicas = next(row for row in rows if row.axis == "dp")
     assert prod(replicas.meeting) == 128                                      # weights are whole on cp · dp
+    cut = traffic.step(LLAMA31_405B, replace(layout, zero=1), Training(batch=128, seq=131072), boxes(16384), 0)
+    assert [(row.op, prod(row.meeting)) for row in cut if row.axis == "dp"] == [
+        ("reduce_scatter", 8), ("all_gather", 8), ("all_reduce", 16)]
 
 
 def test_experts_exchange_tokens_and_sum_over_their_own_replicas():

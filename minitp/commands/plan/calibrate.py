@@ -16,7 +16,7 @@ from minitp.errors import ConfigError, SaveError
 from minitp.plan import units
 from minitp.plan.calibrate import Calibration, calibrate, machine_of
 from minitp.plan.calibrate_messages import SmallerGroups
-from minitp.plan.catalogue import machines, machines_folder, write_machine
+from minitp.plan.catalogue import machine, machines_folder, write_machine
 from minitp.plan.error import Error
 from minitp.progress import steps_bar
 from minitp.trace.wording import plain, size
@@ -27,7 +27,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}", re.ASCII)
 def calibrate_on_rank(group: Communicator, groups: SmallerGroups, name: str, seconds: float, quick: bool,
                       as_json: bool) -> None:
     """The work of every rank; rank 0 writes and prints. Nothing is written before all is measured."""
-    path = Path(group.on_root(lambda: str(_place(name)), site="calibrate", reason="see that the description has a place"))
+    path = Path(group.on_root(lambda: str(_place(name)), site="calibrate", reason="see where the description goes"))
     began = time.monotonic()
     with steps_bar(Console(stderr=True) if group.rank == 0 else None, "calibrating", int(seconds)) as step:
         def progress(now: str) -> None:
@@ -47,7 +47,7 @@ def _place(name: str) -> Path:
     if not NAME.fullmatch(name) or name.endswith(".toml"):
         raise ConfigError(f"a machine can't be called {plain(name, 60)!r}: take small letters, digits, - . and _")
     path = machines_folder() / f"{name}.toml"
-    if name in machines() and not path.exists():
+    if not path.exists() and _known(name):
         raise ConfigError(f"the catalogue has a machine {name!r} already: choose another --name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +55,15 @@ def _place(name: str) -> Path:
         raise SaveError(f"there is no place for the description at {path}: {error.strerror or error}. Set "
                         "MINITP_MACHINES to a folder that can be written to") from error
     return path
+
+
+def _known(name: str) -> bool:
+    """Whether the catalogue has a machine of this name, or makes one of it (4xh100)."""
+    try:
+        machine(name)
+    except ConfigError:
+        return False
+    return True
 
 
 def _write(found: Calibration | None, name: str, path: Path) -> None:
@@ -65,7 +74,7 @@ def _write(found: Calibration | None, name: str, path: Path) -> None:
 def as_plain(found: Calibration, path: Path) -> dict[str, Any]:
     """Everything measured, for --json; rates in bytes/s and FLOP/s, times in s."""
     return {"file": str(path), "facts": dict(found.facts), "rates": {k: dict(v) for k, v in found.rates.items()},
-            "message": _pair(found.message_fit.link, found.message_error) | {"times": [list(p) for p in found.messages]},
+            "message": {**_pair(found.message_fit.link, found.message_error), "times": list(map(list, found.messages))},
             "collectives": [
                 {"op": one.op, "ranks": one.ranks, **_pair(one.fit.link, one.fit_error),
                  "half_size": _finite(one.half_size), "spread": one.spread,
@@ -85,7 +94,7 @@ def _finite(number: float) -> float | None:
 def show(found: Calibration, path: Path, console: Console) -> None:
     """Two tables, what to know about them, and where the description is."""
     facts = found.facts
-    console.print(f"{facts['ranks']} ranks on {facts['cores']} cores, {plain(facts['blas_threads'])} BLAS threads each, "
+    console.print(f"{facts['ranks']} ranks on {facts['cores']} cores, BLAS threads of each: {facts['blas_threads']}; "
                   f"{plain(facts['versions'].get('mpi', 'threads'))}", highlight=False, markup=False)
     console.print(_collectives(found))
     console.print(_rates(found))
@@ -96,9 +105,9 @@ def show(found: Calibration, path: Path, console: Console) -> None:
 
 
 def _collectives(found: Calibration) -> Table:
-    table = Table(title="Collectives: α + nβ, and tables by payload", caption="off: of the pair from its own points; of "
-                  "the table from sizes that are in none, in the median and at most")
-    for name in ("collective", "ranks", "α", "bus bandwidth 1/β", "n½", "pair off", "table off", "spread"):
+    table = Table(title="Collectives: α + nβ, and tables by payload", caption="off, in the median and at most: the "
+                  "pair from its own points, the table from sizes that are in none")
+    for name in ("collective", "ranks", "α", "1/β", "n½", "pair off", "table off", "spread"):
         table.add_column(name, justify="left" if name == "collective" else "right")
     pair = found.message_fit
     half = pair.link.latency_s * pair.link.bytes_per_s

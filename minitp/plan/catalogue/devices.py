@@ -9,7 +9,7 @@ from minitp.errors import ConfigError
 from minitp.plan.data_file import Entry, named, read, share, texts, unknown, whole
 from minitp.plan.job import BYTES
 from minitp.plan.machine import Device
-from minitp.plan.units import parse_bytes, parse_flops, parse_rate
+from minitp.plan.units import parse_bytes, parse_flops, parse_rate, parse_seconds
 
 FILE = Path(__file__).parent / "devices.toml"
 Kind = Literal["gpu", "cpu", "tpu", "wafer"]
@@ -33,7 +33,7 @@ def device_of(name: str, entry: Entry) -> Device:
         memory_real=entry.take("memory_real", parse_bytes, memory), memory_kind=entry.text("memory_kind"),
         bandwidth=entry.take("bandwidth", parse_rate), flops=entry.take("flops", _flops), source=entry.source(),
         bandwidth_reached=entry.take("bandwidth_reached", share, 0.7),
-        flops_reached=entry.take("flops_reached", share, 0.5))
+        flops_reached=entry.take("flops_reached", share, 0.5), launch_s=entry.take("launch", parse_seconds, 0.0))
 
 
 def devices_in(entries: list[Entry]) -> tuple[dict[str, Device], dict[str, Housing]]:

@@ -6,10 +6,12 @@ catalogue lacks.
 import os
 from collections.abc import Mapping
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from minitp.errors import ConfigError, SaveError
+from minitp.files import replacing
 from minitp.plan.catalogue.devices import device, devices_in
 from minitp.plan.data_file import Entry, named, read, texts, whole
 from minitp.plan.links import Link, link, links_in
@@ -38,7 +40,7 @@ def read_machines(path: Path) -> tuple[dict[str, Machine], dict[str, str]]:
         found[name] = Machine(
             name, entry.take("device", lambda value: own_devices.get(value) or device(value)),
             tuple(level_of(level, own_links) for level in entry.tables("level")), entry.source(),
-            entry.take("host_memory", parse_bytes, 0), entry.text("note", ""))
+            entry.take("host_memory", parse_bytes, 0), entry.text("note", ""), entry.take("measured", _facts, {}))
         entry.done()
     return found, aliases
 
@@ -46,16 +48,16 @@ def read_machines(path: Path) -> tuple[dict[str, Machine], dict[str, str]]:
 def level_of(entry: Entry, own: Mapping[str, Link]) -> Level:
     """A [[machine.level]] row: a level of the network, its link one of the file's own or of the catalogue."""
     joined = entry.take("link", lambda value: own.get(value) or link(value))
-    tables = {}
+    tables, sources = {}, {}
     for table in entry.tables("table"):
         key = table.text("op"), table.take("ranks", whole(2))
         if key in tables:
             raise table.error(f"a second table of {key[0]} over {key[1]} ranks")
         tables[key] = table.take("times", _times)
-        table.source()
+        sources[key] = table.source()
         table.done()
     level = Level(entry.text("name", joined.name), entry.take("size", whole()), joined,
-                  entry.take("ports", whole(0), 0), tables)
+                  entry.take("ports", whole(0), 0), tables, sources)
     entry.done()
     return level
 
@@ -70,6 +72,18 @@ def _times(value: Any) -> Table:
     return pairs
 
 
+def _facts(value: Any, deep: int = 3) -> dict[str, Any]:
+    """What a calibration notes beside its numbers: texts and finite numbers by name, at most three tables deep."""
+    if not isinstance(value, dict) or not deep:
+        raise ConfigError("must be a table of texts and numbers, at most three deep")
+    for inner in value.values():
+        if isinstance(inner, dict):
+            _facts(inner, deep - 1)
+        elif not isinstance(inner, (str, int, float)) or (isinstance(inner, float) and not isfinite(inner)):
+            raise ConfigError("must have texts and finite numbers only")
+    return value
+
+
 def write_machine(machine: Machine, path: Path) -> None:
     """The machine as a file that `read_machines` reads, with its device and links in it. SaveError where it can't."""
     links = {level.link.name: level.link for level in machine.levels}
@@ -77,9 +91,8 @@ def write_machine(machine: Machine, path: Path) -> None:
     text = "\n\n".join("\n".join(block) for block in blocks) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise SaveError(f"the machine could not be written to {path}: {error.strerror or error}") from error
 
@@ -90,7 +103,8 @@ def _device_row(device: Device) -> list[str]:
             f"memory = {device.memory}", f"memory_real = {device.memory_real}",
             f"memory_kind = {_quoted(device.memory_kind)}", f"bandwidth = {float(device.bandwidth)!r}",
             f"bandwidth_reached = {float(device.bandwidth_reached)!r}", f"flops = {{{flops}}}",
-            f"flops_reached = {float(device.flops_reached)!r}", f"source = {_quoted(device.source)}"]
+            f"flops_reached = {float(device.flops_reached)!r}", f"launch = {float(device.launch_s)!r}",
+            f"source = {_quoted(device.source)}"]
 
 
 def _link_row(link: Link) -> list[str]:
@@ -102,18 +116,34 @@ def _link_row(link: Link) -> list[str]:
 def _machine_row(machine: Machine) -> list[str]:
     lines = ["[[machine]]", f"name = {_quoted(machine.name)}", f"device = {_quoted(machine.device.name)}",
              f"host_memory = {machine.host_memory}", f"note = {_quoted(machine.note)}",
-             f"source = {_quoted(machine.source)}"]
+             f"source = {_quoted(machine.source)}", *_fact_rows("machine.measured", machine.measured)]
     for level in machine.levels:
         lines += ["", "[[machine.level]]", f"name = {_quoted(level.name)}", f"size = {level.size}",
                   f"link = {_quoted(level.link.name)}", f"ports = {level.ports}"]
         for (op, ranks), table in level.tables.items():
             times = ", ".join(f"[{size}, {float(seconds)!r}]" for size, seconds in table)
             lines += ["", "[[machine.level.table]]", f"op = {_quoted(op)}", f"ranks = {ranks}",
-                      f"times = [{times}]", f"source = {_quoted(machine.source)}"]
+                      f"times = [{times}]", f"source = {_quoted(level.sources.get((op, ranks), machine.source))}"]
+    return lines
+
+
+def _fact_rows(name: str, facts: Mapping[str, Any]) -> list[str]:
+    """[machine.measured] and the tables in it."""
+    if not facts:
+        return []
+    lines = ["", f"[{name}]"]
+    for key, value in facts.items():
+        if not isinstance(value, Mapping):
+            lines.append(f"{_quoted(key)} = {_quoted(value) if isinstance(value, str) else repr(value).lower()}")
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            lines += _fact_rows(f"{name}.{_quoted(key)}", value)
     return lines
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string; what a terminal or a parser could misread is written as an escape."""
+    """A TOML basic string; what a terminal or a parser could misread is written as an escape, and half a character as
+    a question mark."""
+    text = text.encode("utf-8", "replace").decode()
     escaped = "".join(char if char.isprintable() and char not in '"\\' else f"\\U{ord(char):08X}" for char in text)
     return f'"{escaped}"'

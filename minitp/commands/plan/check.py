@@ -1,0 +1,143 @@
+"""`minitp plan check`: tables of what was predicted beside what was measured."""
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from minitp.comm import Communicator
+from minitp.plan import units
+from minitp.plan.catalogue import machine, machines_folder
+from minitp.plan.check import GOAL, Compared, Comparison, comparison
+from minitp.plan.check_memory import Held
+from minitp.plan.check_passes import PassCompared
+from minitp.plan.machine import Machine
+from minitp.trace.file import Trace
+from minitp.trace.wording import plain, size
+
+NOT_CALIBRATED = 2
+
+
+def described(name: str) -> Machine:
+    """The machine's description; where this one has none yet it is said how to get it, and the exit code is 2."""
+    if name == "this" and not (machines_folder() / "this.toml").is_file():
+        Console(stderr=True).print("minitp: there is no description of this machine yet: `minitp plan calibrate` "
+                                   "measures one (half a minute). --machine takes another", highlight=False)
+        raise typer.Exit(NOT_CALIBRATED)
+    return machine(name)
+
+
+def check_trace(file: Path, found: Machine, as_json: bool) -> int:
+    """0 where counts, bytes and order are as predicted (and memory, where the trace has it), else 1."""
+    compared = comparison(Trace.read(file), found)
+    if as_json:
+        print(json.dumps({"trace": file.name, "machine": found.name, **compared.to_plain()}))
+    else:
+        show(compared, found, Console())
+    return 0 if compared.exact else 1
+
+
+def show(compared: Comparison, found: Machine, console: Console) -> None:
+    """The tables, then what differs and what to know."""
+    console.print(collectives_table(compared.rows, "Collectives of each rank"))
+    if compared.passes:
+        console.print(passes_table(compared.passes))
+    if compared.memory:
+        console.print(memory_table(compared.memory))
+    for line in compared.notes:
+        _say(console, line)
+    total = sum(row.predicted for row in compared.rows)
+    if compared.exact:
+        _say(console, f"all {total:,} collectives of each rank are as predicted, in order and to the byte"
+             + (", and so is the memory" if compared.memory else "") + f"; times are those of {plain(found.name, 40)}")
+    else:
+        _say(console, "the run differs from what was predicted:")
+        for line in compared.differences:
+            _say(console, f"  {line}")
+        for held in (row for row in compared.memory if not row.exact):
+            _say(console, f"  rank {held.rank}, {plain(held.kind, 30)}: {held.planned:,} B planned, {held.held:,} held")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(f"minitp: {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def collectives_table(rows: Iterable[Compared], title: str, counts: bool = True) -> Table:
+    """Predicted, modeled and measured in columns of their own."""
+    table = Table(title=title, caption="measured: from when the last rank is there, lower quartile and median. stated "
+                  "error: the table's at sizes that are in none, median and largest")
+    names = ["collective", "payload", *(["predicted", "recorded"] if counts else []), "modeled", "stated error", "by",
+             "measured", "median", "modeled / measured"]
+    for name in names:
+        table.add_column(name, justify="left" if name in ("collective", "by") else "right")
+    for row in rows:
+        have = f"{row.recorded:,}" if row.exact else f"[red]{row.recorded:,}[/red]"
+        table.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
+                      _time(row.modeled_s), "" if row.stated is None else
+                      f"{row.stated.median:.0%}, {row.stated.worst:.0%}", row.by, _time(row.measured_s),
+                      _time(row.median_s), "" if row.ratio is None else f"{row.ratio:.2f}")
+    return table
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else units.duration(seconds)
+
+
+def passes_table(rows: Iterable[PassCompared]) -> Table:
+    """One line for each part of a token, a prompt or a step."""
+    table = Table(title="Where the time goes, each in the median")
+    for name in ("", "modeled", "measured", "modeled / measured"):
+        table.add_column(name, justify="right" if name else "left")
+    for row in rows:
+        table.add_row(f"{row.unit} ({row.count})", _time(row.modeled_s), _time(row.measured_s), _over(
+            row.modeled_s, row.measured_s))
+        table.add_row("  weights and products", _time(row.modeled_computing_s), "", "")
+        table.add_row("  computing, with norms and Python", "", _time(row.measured_computing_s), _over(
+            row.modeled_computing_s, row.measured_computing_s))
+        table.add_row("  collectives", _time(row.modeled_collectives_s), _time(row.measured_collectives_s), _over(
+            row.modeled_collectives_s, row.measured_collectives_s))
+        table.add_row("  waiting for one another", "not modeled", _time(row.waiting_s), "")
+    return table
+
+
+def _over(one: float | None, other: float | None) -> str:
+    return f"{one / other:.2f}" if one is not None and other else ""
+
+
+def memory_table(rows: Iterable[Held]) -> Table:
+    """Planned beside held, to the byte."""
+    table = Table(title="Memory of each rank")
+    for name in ("rank", "kind", "planned", "held"):
+        table.add_column(name, justify="left" if name == "kind" else "right")
+    for row in rows:
+        table.add_row(str(row.rank), plain(row.kind, 30), f"{row.planned:,} B",
+                      f"{row.held:,} B" if row.exact else f"[red]{row.held:,} B[/red]")
+    return table
+
+
+def check_collectives(group: Communicator, found: Machine, seconds: float, as_json: bool) -> None:
+    """Run collectives now, on every rank; rank 0 prints how far the description is from them."""
+    from minitp.plan.check_now import now
+    rows = now(group, found, seconds=seconds)
+    if rows is None:
+        return
+    if as_json:
+        print(json.dumps({"machine": found.name, "collectives": [row.to_plain() for row in rows]}))
+        return
+    console = Console()
+    console.print(collectives_table(rows, f"Collectives run now on {group.size} ranks, at sizes that no table has",
+                                    counts=False))
+    _say(console, verdict(rows))
+
+
+def verdict(rows: list[Compared]) -> str:
+    """How many all-reduces are within the goal."""
+    ratios: list[Any] = [(abs(row.ratio - 1), row.payload) for row in rows if row.op == "all_reduce" and row.ratio]
+    if not ratios:
+        return "no all-reduce was measured"
+    within, worst = sum(off <= GOAL for off, _ in ratios), max(ratios)
+    return (f"{within} of {len(ratios)} all-reduces of 4 B to 16 MiB are within {GOAL:.0%} of what was predicted; the "
+            f"largest difference is {worst[0]:.0%}, at {size(worst[1])}")

@@ -1,0 +1,39 @@
+"""What a machine's description says of a collective in a run of our own: a time, and how wrong it may be."""
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minitp.plan.collectives import COSTS_AS, has_model
+from minitp.plan.durations import Kind
+from minitp.plan.machine import Machine
+from minitp.plan.network import price
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The error that the calibration states for an op's table: median and largest relative error."""
+    median: float
+    worst: float
+
+
+def modeled(kind: Kind, machine: Machine) -> tuple[float | None, str]:
+    """(s, the table or the algorithm that says so); None for an op without a model, and for one rank: nothing moves."""
+    if kind.ranks == 1 or not has_model(kind.op):
+        return None, ""
+    found = price(kind.op, kind.payload, machine.meeting(kind.ranks), machine)
+    return found.seconds, "table" if found.measured else f"α + nβ, {found.algorithm}"
+
+
+def stated(kind: Kind, machine: Machine) -> Stated | None:
+    """What the machine's calibration says of this op on so many ranks. Its file may be a stranger's."""
+    errors = machine.measured.get("errors", {})
+    found = errors.get(error_key(kind.op, kind.ranks)) if isinstance(errors, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    numbers = [float(number) for number in (found.get("median"), found.get("worst"))
+               if isinstance(number, (int, float)) and 0 <= number < 1e6]
+    return Stated(*numbers) if len(numbers) == 2 else None
+
+
+def error_key(op: str, ranks: int) -> str:
+    """The name of an op's error among the facts of a calibration."""
+    return f"{COSTS_AS.get(op, op)} on {ranks}"
