@@ -32,6 +32,7 @@ from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine, Table
 from minitp.plan.modeled import error_key
 from minitp.plan.tables import interpolate
+from minitp.trace.wording import plain
 
 BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
 MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it
@@ -95,7 +96,9 @@ class Calibration:
 
     @property
     def busy(self) -> bool:
-        """Whether other work stretched the upper half of the times by more than half."""
+        """Whether other work widened the times: more than ranks that take turns, or share a process, do anyway."""
+        if self.crowded or self.facts["world"] == "threads":
+            return False
         spreads = sorted(found.spread for found in self.collectives)
         return bool(spreads) and spreads[len(spreads) // 2] > BUSY
 
@@ -191,9 +194,9 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
     facts, ranks = calibration.facts, int(calibration.facts["ranks"])
     read, together = calibration.rates["read"], {dtype: calibration.rates[dtype]["together"]
                                                  for dtype in ("float32", "float64")}
-    mpi = facts["versions"].get("mpi", "ranks that are threads of one process")
+    mpi = plain(facts["versions"].get("mpi", "ranks that are threads of one process"))
     source = f"minitp plan calibrate, {facts['created'][:10]}: {ranks} ranks on {facts['cores']} cores, {mpi}"
-    memory = memory_bytes() * int(facts["hosts"]) // ranks
+    memory = max(1, memory_bytes() * int(facts["hosts"]) // ranks)        # 1: it can't be told here
     device = Device(f"a rank of {name}", "cpu", memory, memory, "RAM, a rank's share", read["together"], together,
                     source, 1.0, 1.0)
     pair, error = calibration.message_fit.link, calibration.message_error
@@ -201,7 +204,7 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
     link = Link(f"MPI of {name}", pair.latency_s, pair.bytes_per_s if isfinite(pair.bytes_per_s) else last / took,
                 f"{source}: ping-pong, 4 B … 16 MiB" + (f"; {error.in_words()}" if error else ""))
     tables = {(found.op, found.ranks): found.table for found in calibration.collectives}
-    level = Level(link.name, ranks, link, 0, tables)
+    level = Level(link.name, ranks, link, 0, tables, dict.fromkeys(tables, source))
     return Machine(name, device, (level,), source, 0, caveat(calibration), noted(calibration))
 
 

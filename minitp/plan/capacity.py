@@ -7,6 +7,7 @@ one that doesn't: they know no formula of their own.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.plan import memory, states
@@ -85,6 +86,12 @@ class Verdict:
 
     def __bool__(self) -> bool:
         return self.fits
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON: bytes, and the reserve as a share."""
+        return {"fits": self.fits, "needed": self.needed, "room": self.room, "nominal": self.capacity.nominal,
+                "real": self.capacity.real, "usable": self.capacity.usable, "reserve": self.capacity.reserve,
+                "place": None if self.place is None else self.place._asdict()}
 
 
 def fits(rows: Iterable[Row], device: Device, *, reserve: float = RESERVE, nominal: bool = False) -> Verdict:

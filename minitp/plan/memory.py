@@ -6,6 +6,7 @@ Each row is a product of sizes that the placement, the layout and the schedule t
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from minitp.cut import Cut
 from minitp.errors import ConfigError
@@ -20,28 +21,40 @@ from minitp.plan.terms import Term
 
 @dataclass(frozen=True)
 class Unmodeled:
-    """Memory that no row counts: what it is, how much it has been, and who says so."""
+    """Memory that no row counts: what it is, how much it has been, who says so, and where it is met."""
     what: str
     size: str
     source: str
+    met: Literal["always", "training", "experts"] = "always"
 
 
 UNMODELED = (
     Unmodeled("context of the device's driver and libraries", "0.5 to 1.5 GB a device",
-              "BLOOM's memory trials leave about 1.5 GB unexplained (bigscience tr11, chronicles-prequel)"),
-    Unmodeled("fragmentation of the allocator", "some percent; more with sizes that vary",
-              "Rajbhandari et al. 2020 (ZeRO), section 3.2: over 30 % in extreme cases"),
-    Unmodeled("buffers inside the communication library", "some MB for each group and channel", "NCCL: NCCL_BUFFSIZE"),
-    Unmodeled("buckets of data parallelism and ZeRO, prefetched layers", "25 MB to several GB, by its options",
-              "DeepSpeed issue 4527: 14.3 GiB on a card of whose states 0.5 GiB remain"),
-    Unmodeled("gradients of activations inside a layer's backward pass", "a few arrays of b·s·h, and of the logits one",
-              "Korthikanti et al. 2022, section 4: not counted there either"),
-    Unmodeled("workspaces of matrix products", "up to some hundred MB", "cuBLAS: CUBLAS_WORKSPACE_CONFIG"),
+              "no formula is published; nvidia-smi in BLOOM's trials shows 5 to 25 % more than these rows, for all of "
+              "this list together (bigscience tr11, chronicles-prequel)"),
+    Unmodeled("fragmentation of the allocator", "some percent; more where sizes vary",
+              "Rajbhandari et al. 2020 (ZeRO), section 3.2: out of memory with over 30 % free, in extreme cases"),
+    Unmodeled("buffers inside the communication library", "4 MiB for each channel and peer",
+              "NCCL's documentation: NCCL_BUFFSIZE"),
+    Unmodeled("buckets of data parallelism and ZeRO, prefetched layers", "25 MiB to several GB, by its options",
+              "DeepSpeed issue 4527: 14.3 GiB on a card where its estimator says 0.5", "training"),
+    Unmodeled("gradients of activations inside a layer's backward pass", "a few arrays of b·s·h; of the logits one",
+              "not counted by Korthikanti et al. 2022, section 4, either: they count what is kept", "training"),
+    Unmodeled("workspaces of matrix products", "4 to 32 MiB for each handle",
+              "cuBLAS's documentation: cublasSetWorkspace"),
     Unmodeled("experts that more tokens visit than others", "up to the router's capacity factor",
-              "Fedus et al. 2021 (Switch), section 2.2"),
+              "Fedus et al. 2021 (Switch), section 2.2", "experts"),
+    Unmodeled("rotary tables, token ids, targets; norms kept in float32 beside quantized matrices", "some MB",
+              "small beside everything else"),
 )
 RESERVE = 0.1
 """Share of a device's memory that is kept free for what isn't modeled, unless told otherwise."""
+
+
+def unmodeled(model: PlannedModel, job: Job) -> list[Unmodeled]:
+    """What isn't modeled of this model's job."""
+    met = {"always", *(["training"] if isinstance(job, Training) else []), *(["experts"] if model.experts > 1 else [])}
+    return [one for one in UNMODELED if one.met in met]
 
 
 def rows(model: PlannedModel, layout: Layout, job: Job, place: Place) -> list[Row]:

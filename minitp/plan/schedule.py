@@ -59,7 +59,6 @@ def check(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) 
                           f"them; {f'{fewer:,} or ' if fewer else ''}{more:,} would work, and 1f1b takes any number")
 
 
-@lru_cache(maxsize=512)
 def of_stage(schedule: Schedule, stages: int, micro_batches: int, chunks: int, stage: int) -> tuple[Instruction, ...]:
     """What one stage does: forwards ahead, then forward and backward in turn, then the backwards that are left."""
     forward, backward = _visits(stages, micro_batches, chunks)

@@ -7,6 +7,7 @@ import numpy as np
 from minitp.errors import ConfigError
 from minitp.plan.collectives import has_model
 from minitp.plan.machine import Machine
+from minitp.plan.simulate_classes import check_stragglers
 from minitp.plan.simulate_engine import Times, run
 from minitp.plan.simulate_prices import seconds
 from minitp.plan.simulate_program import NS, Noise
@@ -24,6 +25,7 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise,
              progress: Callable[[int, int], None]) -> Simulation:
     """See `minitp.plan.simulate.replay`."""
     _check(trace, machine, speed)
+    check_stragglers(noise.stragglers, trace.run["ranks"])
     chosen = np.flatnonzero(trace.words("plane") != "control")
     begins = [table["enter"] for table in (trace.events, trace.marks)]
     start = int(min(column.min(initial=np.iinfo(np.int64).max) for column in begins))
@@ -113,7 +115,7 @@ def _marks(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: f
 
 
 def _header(trace: Trace, made: Trace, machine: Machine, speed: float, noise: Noise) -> dict[str, object]:
-    told = {"machine": machine.name, "devices": trace.run["ranks"], "model of": "a measured run",
+    told = {"machine": machine.name, "devices": trace.run["ranks"], "model of": "a measured run's replay",
             "measured": str(trace.run.get("id", ""))[:40], "speed": speed, "seed": noise.seed, "jitter": noise.jitter,
             "stragglers": [{"device": one.device, "factor": one.factor} for one in noise.stragglers],
             "ranks": [{"device": rank, "stands_for": 1} for rank in range(trace.run["ranks"])]}

@@ -111,14 +111,15 @@ def _marks(run: Run, times: Times, lane: int, rank: int) -> list[Mark]:
 def _header(run: Run, shown: Sequence[int]) -> dict[str, Any]:
     layout = run.layout
     placement = run.model.placement(layout.tp, layout.embedding, layout.cut)
-    ranks = [{"device": run.device(lane), **run.lanes[lane].place._asdict(), "stands_for": run.lanes[lane].stands_for}
-             for lane in shown]
+    axes = [axis for axis in AXES if getattr(layout, axis) > 1]
+    ranks = [{"device": run.device(lane), **{axis: getattr(run.lanes[lane].place, axis) for axis in axes},
+              "stands_for": run.lanes[lane].stands_for} for lane in shown]
     told = {"machine": run.machine.name, "devices": layout.devices, "layout": str(layout), "model of": what(run),
             "seed": run.noise.seed, "jitter": run.noise.jitter,
             "stragglers": [{"device": one.device, "factor": one.factor} for one in run.noise.stragglers],
             "ranks": ranks}
     return {**header(len(shown), told), **described(placement), **_closed_form(run),
-            "mesh": {axis: getattr(layout, axis) for axis in reversed(AXES) if getattr(layout, axis) > 1},
+            "mesh": {axis: getattr(layout, axis) for axis in reversed(axes)},
             "model": run.model.config.to_dict() | {"name": run.model.name}}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minitp.trace.file import Trace
+from minitp.trace.simulated import is_simulated
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
@@ -121,7 +122,7 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
 
 def title(trace: Trace) -> str:
     name = model_of(trace.run)["name"] or "a run"
-    return f"{name} on {counted(trace.run['ranks'], 'rank')}"
+    return f"{name} on {counted(trace.run['ranks'], 'rank')}{', simulated' * is_simulated(trace.run)}"
 
 
 def _passes(steps: Steps, words: Words, strings: Strings, several: bool) -> dict[str, list[int]]:

@@ -1,4 +1,5 @@
 """Whether plans fit, the most that does, published trials on real cards, and which term grows with what."""
+import json
 from dataclasses import replace
 from time import perf_counter
 
@@ -55,6 +56,7 @@ def test_two_sizes_of_a_card_and_a_reserve():
     assert real.room + real.needed + real.capacity.row().bytes == A100.memory_real
     missing = verdict(GPT3, Layout(), Inference(), NOMINAL)
     assert not missing and missing.room == 80 * 10**9 - missing.needed < 0 and missing.place is not None
+    assert json.loads(json.dumps(missing.to_plain()))["place"] == {"tp": 0, "cp": 0, "dp": 0, "pp": 0}
     with pytest.raises(ConfigError, match="reserve"):
         Capacity(1, 1, 1.0)
 

@@ -2,7 +2,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
@@ -11,6 +11,7 @@ from minitp.plan.schedule import Instruction, bubble, held, in_flight, instructi
 SMALL = st.integers(1, 6)
 
 
+@settings(max_examples=40)
 @given(st.sampled_from(["1f1b", "gpipe", "interleaved"]), SMALL, SMALL, SMALL)
 def test_every_pass_once_and_the_order_ends(schedule, stages, groups, chunks):
     if schedule != "interleaved":
@@ -29,6 +30,7 @@ def test_every_pass_once_and_the_order_ends(schedule, stages, groups, chunks):
         assert times == sorted(times)
 
 
+@settings(max_examples=40)
 @given(st.sampled_from(["1f1b", "gpipe", "interleaved"]), SMALL, SMALL, st.integers(2, 5))
 def test_the_bubble_is_what_the_orders_leave_idle(schedule, stages, groups, chunks):
     if schedule != "interleaved":

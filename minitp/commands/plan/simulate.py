@@ -3,7 +3,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -154,7 +153,7 @@ def _print(made: Simulation, console: Console) -> None:
     for one, seconds in made.shares.items():
         table.add_row(_words(one), duration(seconds * 1e9), share(seconds, made.seconds))
     console.print(table)
-    console.print(Text(f"{count(made.simulated, 'rank')} were simulated one by one for {made.devices:,} devices, "
+    console.print(Text(f"Simulated one by one: {count(made.simulated, 'rank')} for {made.devices:,} devices, "
                        f"{count(made.events, 'event')}.", "dim"))
 
 

@@ -142,7 +142,7 @@ def train_biggest(what: WhatIf) -> Answer:
     numbers: dict[str, float] = {"states": states, "floor": floor.nominal, "floor real": floor.real}
     for n, best in fit:
         numbers |= {f"{n} days": best.days, f"{n} mfu": best.time.mfu, f"{n} held": best.held}
-    ends = dict.fromkeys((fit[0], fit[-1])) if fit else {}
+    ends = [fit[0], *fit[1:][-1:]] if fit else []
     told = "; ".join(f"{n:,} cards {best.days:,.0f} days" for n, best in ends) or "none of these numbers carries it"
     return Answer(
         f"{floor.nominal} cards by the bytes of its states; the time asks for more: {told}.",

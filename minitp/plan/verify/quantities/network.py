@@ -1,6 +1,9 @@
 """Collectives: Hockney's costs, NCCL's latency model, measured pairs, two levels."""
+from dataclasses import replace
+
 from minitp.plan import busbw, collectives, nccl
 from minitp.plan.links import Link
+from minitp.plan.published import mpich
 from minitp.plan.published.nccl_fits import Fit, fit
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.registry import Planned, quantity
@@ -39,10 +42,14 @@ def allreduce_time(case: Case) -> Planned:
     inputs = case.inputs
     beta = inputs.positive("beta_s_per_byte") if "beta_s_per_byte" in inputs else 1e-9 / inputs.positive("beta_GBps")
     alpha = inputs.number("alpha_s") if "alpha_s" in inputs else 1e-6 * inputs.number("alpha_us")
-    link = Link("of the row", alpha, 1 / beta, case.source)
+    gamma = inputs.number("gamma_s_per_byte", default=0)
+    ranks, size = inputs.whole("ranks", "gpus"), inputs.number("bytes")
     by, name = algorithm(case), op(case)
-    seconds = collectives.seconds(name, by, inputs.whole("ranks", "gpus"), inputs.number("bytes"), link,
-                                  inputs.number("gamma_s_per_byte", default=0))
+    if (name, by) == ("all_reduce", "halving") and ranks & (ranks - 1) and "mpich" in case.source.lower():
+        return Planned(mpich.rabenseifner(ranks, size, alpha, beta, gamma),
+                       "(2⌊lg p⌋ + 2)α + (2(p − 1)/p + 2)nβ + n(1 + (p − 1)/p)γ, as MPICH prints it", 1e-3)
+    link = Link("of the row", alpha, 1 / beta, case.source)
+    seconds = collectives.seconds(name, by, ranks, size, link, gamma)
     return Planned(seconds, f"{by}: {collectives.model(name, by).formula}", 1e-3)
 
 
@@ -83,7 +90,8 @@ def pair(case: Case, ranks: int) -> Fit:
     if "beta_GBps" in inputs:
         return Fit(1e-6 * inputs.number("alpha_us", default=0), 1e9 * inputs.positive("beta_GBps"), False,
                    case.source)
-    return fit(case.model, inputs.whole("nodes", default=1), ranks)
+    known = fit(case.model, inputs.whole("nodes", default=1), ranks)
+    return replace(known, latency_s=1e-6 * inputs.number("alpha_us", default=1e6 * known.latency_s))
 
 
 @quantity("seconds", "time_us", "collective_time_us")
@@ -122,6 +130,6 @@ def time_ms(case: Case) -> Planned:
     if case.says("naive"):
         return Planned(size / card, "n/B of one card", 0.01)
     least, most = busbw.two_levels(size, each, machines, inputs.positive("nvlink_busbw"), card)
-    if case.says("overlap", "overlapped", "lower", "least", "max"):
+    if case.says("overlap", "overlapped", "lower", "least", "max", "parallel") or case.notes("max("):
         return Planned(least, "max(2(g − 1)/g·n/B_nv, 2(k − 1)/k·(n/g)/B_nic)", 0.01)
     return Planned(most, "2(g − 1)/g·n/B_nv + 2(k − 1)/k·(n/g)/B_nic", 0.01)

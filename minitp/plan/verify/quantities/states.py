@@ -34,7 +34,7 @@ def replicas(case: Case, default: int | None = None) -> int:
 def ranks_per_replica(case: Case) -> int:
     """tp · pp · cp"""
     inputs = case.inputs
-    return inputs.whole("tp", default=1) * inputs.whole("pp", default=1) * inputs.whole("cp", default=1)
+    return inputs.degree("tp") * inputs.degree("pp") * inputs.degree("cp")
 
 
 def stage(case: Case) -> int:
@@ -53,7 +53,7 @@ def bytes_a_parameter(case: Case) -> float:
 @quantity("bytes", "model_state_bytes_per_gpu")
 def model_state_bytes_per_gpu(case: Case) -> Planned:
     """Of one rank. tp and pp divide the parameters evenly: which model it is isn't asked."""
-    each = Shape(case).parameters / case.inputs.whole("tp", default=1) / case.inputs.whole("pp", default=1)
+    each = Shape(case).parameters / case.inputs.degree("tp") / case.inputs.degree("pp")
     return Planned(each * bytes_a_parameter(case), FORMULAS[stage(case)], 0.03)
 
 
@@ -76,5 +76,5 @@ def bytes_per_param(case: Case) -> Planned:
 def max_params_billions(case: Case) -> Planned:
     """By states alone: a bound, which runs come within 62 to 82 % of."""
     memory = 1e9 * case.inputs.positive("gpu_mem_gb", "gpu_gb")
-    parts = case.inputs.whole("tp", default=1) * case.inputs.whole("pp", default=1)
+    parts = case.inputs.degree("tp") * case.inputs.degree("pp")
     return Planned(memory * parts / bytes_a_parameter(case), f"M·t/({FORMULAS[stage(case)]})", 0.03)

@@ -62,8 +62,11 @@ def utilization(case: Case) -> Planned:
         share = flops.utilization(flops.training_flops(Shape(case).parameters, rate), 1.0, devices(case), peak(case))
         return Planned(share, "6P · tokens/s /(n·peak)", 0.01)
     scheme: Recompute = "none" if case.quantity.startswith("mfu") else recomputation(case, "selective")
-    timed = "full" if "t_new" not in inputs and "t_full" in inputs else scheme
-    seconds = step_seconds(case, timed)
+    whole = inputs.text("recompute") == "full" or case.says("full", "fullrec", "full_recompute")
+    if whole or ("t_new" not in inputs and "t_full" in inputs):
+        seconds, scheme = step_seconds(case, "full"), "none" if scheme == "none" else "full"
+    else:
+        seconds = step_seconds(case)
     share = flops.utilization(step_flops(case, scheme), seconds, devices(case), peak(case))
     return Planned(share, f"F/(t·n·peak), F with {scheme} recomputation (Korthikanti et al. 2022, equations 7 and 8)",
                    0.01)
