@@ -151,7 +151,8 @@ def _on_ranks(group: Communicator, seconds: float, quick: bool, progress: Callab
         plan = {op: beside({size: spread[0] for size, spread in times[op].items()}) for op in OPS
                 } if measured else None
         more = group.share(plan, site="calibrate", reason="tell every rank which sizes come next")
-        for op, of_op in _by_op(collectives(group, more, seconds=0.2 * seconds, progress=progress)).items():
+        beside_them = collectives(group, more, seconds=0.2 * seconds, progress=progress) if any(more.values()) else None
+        for op, of_op in _by_op(beside_them).items():
             times[op] |= of_op
     if measured is None:
         return [], {}

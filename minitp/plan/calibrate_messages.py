@@ -76,13 +76,18 @@ def meet_asleep(group: Communicator) -> None:
         time.sleep(1e-3)
 
 
+FFN, HIDDEN = 768, 576                                   # half of a layer of SmolLM2-135M's MLP, as on two ranks
+LAYER_BYTES = 2 * FFN * HIDDEN * 4
+
+
 class Layer:
-    """What a rank computes between two collectives: two matrix · vector products of 3.5 MB, a norm, an activation."""
+    """What a rank computes between two collectives: two products of a matrix and a vector, an activation, a norm."""
 
     def __init__(self, seed: int):
         draw = np.random.default_rng(seed)
-        self.up, self.down = (draw.standard_normal(shape, np.float32) / 24 for shape in ((768, 576), (576, 768)))
-        self.x = draw.standard_normal((1, 576), np.float32)
+        self.up, self.down = (draw.standard_normal(shape, np.float32) / HIDDEN**0.5
+                              for shape in ((FFN, HIDDEN), (HIDDEN, FFN)))
+        self.x = draw.standard_normal((1, HIDDEN), np.float32)
 
     def run(self) -> None:
         h = self.x @ self.up.T
