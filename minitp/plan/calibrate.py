@@ -168,13 +168,16 @@ def _by_op(measured: Measured | None) -> dict[str, dict[int, Spread]]:
 
 
 def beside(times: Mapping[int, float]) -> list[int]:
-    """Sizes to measure next: on both sides of each that the line between its neighbors foretells badly."""
-    known, following = sorted(times), set()
+    """Sizes to measure next: on both sides of each that the line between its neighbors foretells badly.
+
+    A time of 0 is no time: where a rank holds nothing of 4 bytes a gather's root needn't wait for it.
+    """
+    known, following = sorted(size for size, seconds in times.items() if seconds > 0), set()
     for left, size, right in zip(known, known[1:], known[2:], strict=False):
         foretold = interpolate(((left, times[left]), (right, times[right])), size)
-        if times[size] > 0 and abs(foretold / times[size] - 1) > MISSED:
+        if abs(foretold / times[size] - 1) > MISSED:
             following |= {4 * round(sqrt(size * other) / 4) for other in (left, right)}
-    return sorted(following - set(known))
+    return sorted(following - set(times))
 
 
 def _collective(op: str, ranks: int, times: dict[int, Spread], tests: Mapping[int, Spread]) -> Collective:

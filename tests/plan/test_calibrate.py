@@ -83,6 +83,7 @@ def test_sizes_beside_a_jump_are_measured_next():
     following = beside(jump)
     assert any(8192 < size < 16384 for size in following) and all(2048 < size < 65536 for size in following)
     assert all(size % 4 == 0 and size not in jump for size in following)
+    assert beside({4: 0.0, **{size: 1e-5 for size in SIZES[1:]}}) == []
     assert beside({4: 1.0}) == [] and rank_numbers(2) == [2] and rank_numbers(12) == [2, 3, 4, 8, 12]
 
 
