@@ -8,7 +8,7 @@ median of a busy machine says how busy it was.
 """
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from math import isfinite, sqrt
+from math import isfinite
 from typing import Any
 
 from minitp.comm import Communicator
@@ -35,7 +35,8 @@ from minitp.plan.tables import interpolate
 from minitp.trace.wording import plain
 
 BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
-MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it
+MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it,
+WORST = 3                              # if it is one of the worst of its op
 
 
 @dataclass(frozen=True)
@@ -168,15 +169,20 @@ def _by_op(measured: Measured | None) -> dict[str, dict[int, Spread]]:
 
 
 def beside(times: Mapping[int, float]) -> list[int]:
-    """Sizes to measure next: on both sides of each that the line between its neighbors foretells badly.
+    """Sizes to measure next: three on both sides of each of the WORST that the line between its neighbors foretells
+    badly.
 
     A time of 0 is no time: where a rank holds nothing of 4 bytes a gather's root needn't wait for it.
     """
-    known, following = sorted(size for size, seconds in times.items() if seconds > 0), set()
+    known, missed = sorted(size for size, seconds in times.items() if seconds > 0), []
     for left, size, right in zip(known, known[1:], known[2:], strict=False):
-        foretold = interpolate(((left, times[left]), (right, times[right])), size)
-        if abs(foretold / times[size] - 1) > MISSED:
-            following |= {4 * round(sqrt(size * other) / 4) for other in (left, right)}
+        off = abs(interpolate(((left, times[left]), (right, times[right])), size) / times[size] - 1)
+        if off > MISSED:
+            missed.append((off, left, size, right))
+    following: set[int] = set()
+    for _, left, size, right in sorted(missed, reverse=True)[:WORST]:
+        following |= {4 * round(size**(1 - part) * other**part / 4) for other in (left, right)
+                      for part in (0.25, 0.5, 0.75)}
     return sorted(following - set(times))
 
 
