@@ -36,7 +36,7 @@ from minitp.trace.wording import plain
 
 BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
 MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it,
-WORST = 3                              # if it is one of the worst of its op
+WORST = 5                              # if it is one of the worst of its op
 
 
 @dataclass(frozen=True)

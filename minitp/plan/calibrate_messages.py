@@ -2,8 +2,8 @@
 
 Between two collectives every rank computes a small layer, as in a run: it pushes MPI's code and buffers out of the
 caches, and the ranks arrive apart. Without it an all-reduce of 2 kB took 4.6 µs on the machine where this was written,
-and 11 µs in a generation; with it 11 µs in both. After a product of far more bytes (the head, before logits are gathered)
-a collective takes up to twice as long still. Waiting is parted from moving by the same rule as in any trace.
+and 11 µs in a generation; with it 11 µs in both. After a product of far more bytes (the head, before logits are
+gathered) a collective takes up to twice as long still. Waiting is parted from moving by the same rule as in any trace.
 
 Sizes and kinds take turns in an order drawn anew in each round: a burst of other work on the machine falls on all of
 them, and none is always the one that follows 16 MiB. A collective during which the system took the core away from some
