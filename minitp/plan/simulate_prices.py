@@ -1,8 +1,8 @@
 """What a sync takes on a machine, by where its ranks stand there."""
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from minitp.errors import ConfigError
 from minitp.plan.machine import Machine
 from minitp.plan.network import price
 
@@ -13,20 +13,18 @@ def meeting_of(machine: Machine, devices: Sequence[int]) -> tuple[int, ...]:
     Machine.meeting says the same of ranks that lie evenly; here they may lie anywhere, as two neighbors on either side
     of a box's wall.
     """
-    met, units = [], sorted(set(devices))
+    met: list[int] = []
+    units = Counter(devices)
     for number, level in enumerate(machine.levels):
         above = [0] * len(units) if number + 1 == len(machine.levels) else [unit // level.size for unit in units]
-        met.append(max(map(above.count, set(above))))
-        units = sorted(set(above))
+        units = Counter(above)
+        met.append(max(units.values()))
     return tuple(met)
 
 
 @lru_cache(maxsize=65536)
 def seconds(machine: Machine, op: str, payload: float, devices: tuple[int, ...]) -> float:
-    """Of one collective over these devices, or one message between two of them. ConfigError for one without a model,
-    or a device that the machine doesn't have."""
-    if devices and max(devices) >= machine.devices:
-        raise ConfigError(f"device {max(devices)} is asked for, and {machine.name} has {machine.devices:,}")
+    """Of one collective over these devices, or one message between two of them; ConfigError for one without a model."""
     if len(devices) < 2:
         return 0.0
     return price("send" if op == "receive" else op, payload, meeting_of(machine, devices), machine).seconds

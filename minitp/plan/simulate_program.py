@@ -2,12 +2,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
 from minitp.errors import ConfigError
 from minitp.plan.job import Job, Training
-from minitp.plan.layout import Layout
+from minitp.plan.layout import AXES, Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate_classes import Lane, Straggler
@@ -142,20 +143,27 @@ class Run:
         return keys
 
     def _seconds(self, lane: Lane, step: Step) -> float:
-        return seconds(self.machine, step.event.op, float(step.event.payload), self._devices(lane, step))
-
-    def _devices(self, lane: Lane, step: Step) -> tuple[int, ...]:
-        """Who takes part, on the machine."""
+        """What the step's sync takes in the slowest of the groups that the lane stands for."""
         axis = "pp" if step.axis == ENDS else step.axis
-        found = (axis, lane.group(axis), step.peer if step.message else step.axis,
-                 lane.place.pp if step.message else -1)
-        if found not in self._groups:
-            members = tuple(self.layout.group(axis, self.layout.rank(lane.place)))
-            if step.message:
-                members = members[lane.place.pp], members[step.peer]
-            self._groups[found] = members[::len(members) - 1] if step.axis == ENDS else members
-        return self._groups[found]
+        ends = (min(lane.place.pp, step.peer), max(lane.place.pp, step.peer)) if step.message else (
+            (0, self.layout.pp - 1) if step.axis == ENDS else None)
+        key = lane.parts, axis, ends, step.event.op, step.event.payload
+        if key not in self._prices:
+            self._prices[key] = max(seconds(self.machine, step.event.op, float(step.event.payload), group)
+                                    for group in self._groups(lane, axis, ends))
+        return self._prices[key]
+
+    def _groups(self, lane: Lane, axis: str, ends: tuple[int, int] | None) -> list[tuple[int, ...]]:
+        """The devices of the groups of an axis that a lane stands for, one for each way to lie on the machine's boxes:
+        moved by whole boxes, a group meets as before. `ends`: of a group only these two."""
+        stride, first = self.layout.strides[axis], np.zeros(1, int)
+        for other, part in zip(AXES, lane.parts, strict=True):
+            if other != axis:
+                first = np.add.outer(first, np.array(part) * self.layout.strides[other]).ravel()
+        box = prod(level.size for level in self.machine.levels[:-1])
+        members = range(getattr(self.layout, axis)) if ends is None else ends
+        return [tuple(begin + stride * n for n in members) for begin in np.unique(first % box).tolist()]
 
     @cached_property
-    def _groups(self) -> dict[tuple, tuple[int, ...]]:
+    def _prices(self) -> dict[tuple, float]:
         return {}

@@ -7,6 +7,7 @@ import numpy as np
 from minitp.errors import ConfigError
 from minitp.plan.collectives import has_model
 from minitp.plan.machine import Machine
+from minitp.plan.simulate_classes import check_stragglers
 from minitp.plan.simulate_engine import Times, run
 from minitp.plan.simulate_prices import seconds
 from minitp.plan.simulate_program import NS, Noise
@@ -24,6 +25,7 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise,
              progress: Callable[[int, int], None]) -> Simulation:
     """See `minitp.plan.simulate.replay`."""
     _check(trace, machine, speed)
+    check_stragglers(noise.stragglers, trace.run["ranks"])
     chosen = np.flatnonzero(trace.words("plane") != "control")
     begins = [table["enter"] for table in (trace.events, trace.marks)]
     start = int(min(column.min(initial=np.iinfo(np.int64).max) for column in begins))
