@@ -8,12 +8,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
 from minitp.plan import calibrate_messages, calibrate_rates
-from minitp.plan.calibrate import Calibration, Collective, beside, calibrate, caveat, machine_of, rank_numbers
+from minitp.plan.calibrate import (
+    Calibration,
+    Collective,
+    beside,
+    calibrate,
+    caveat,
+    machine_of,
+    plausible,
+    rank_numbers,
+)
 from minitp.plan.calibrate_messages import BETWEEN, OPS, SIZES, TESTS, Measured, SmallerGroups, collectives
 from minitp.plan.catalogue import machine, write_machine
 from minitp.plan.durations import Kind, durations
@@ -59,6 +68,7 @@ def test_known_times_give_their_pair_back():
     assert found.error.points == len(TESTS) and found.error.worst < 0.1       # a line in logarithms between powers of 2
 
 
+@settings(max_examples=40)
 @given(st.floats(1e-6, 1e-3), st.floats(1e-11, 1e-8), st.integers(0, 2**32 - 1), st.floats(0, 0.1))
 def test_noisy_times_give_nearly_their_pair_and_state_the_noise(alpha, beta, seed, most):
     draw = np.random.default_rng(seed)
@@ -85,6 +95,13 @@ def test_sizes_beside_a_jump_are_measured_next():
     assert all(size % 4 == 0 and size not in jump for size in following)
     assert beside({4: 0.0, **dict.fromkeys(SIZES[1:], 1e-5)}) == []
     assert beside({4: 1.0}) == [] and rank_numbers(2) == [2] and rank_numbers(12) == [2, 3, 4, 8, 12]
+
+
+def test_a_time_far_above_that_of_a_larger_payload_is_left_out():
+    lows = {4: 2.0, 16: 30.0, 64: 2.5, 256: 2.0, 1024: 9.0}
+    times = {size: (low, low + 1, low + 2) for size, low in lows.items()}
+    assert plausible(times) == {size: times[size] for size in (4, 64, 256, 1024)}      # a protocol may save a little
+    assert list(plausible(dict(reversed(times.items())))) == [4, 64, 256, 1024] and plausible({}) == {}
 
 
 def event(rank: int, sequence: int, op: str, enter: int, leave: int, **more) -> Event:
