@@ -254,7 +254,7 @@ def test_calibrate_then_check_with_mpi(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert [row["op"] for row in found["collectives"]] == list(OPS) and found["facts"]["world"] == "mpi"
-    assert all(row["latency_s"] >= 0 and row["table_error"]["points"] == len(TESTS) for row in found["collectives"])
+    assert all(row["latency_s"] >= 0 and 0 < row["table_error"]["points"] <= len(TESTS) for row in found["collectives"])
     trace = tmp_path / "run.json.gz"
     made = subprocess.run([sys.executable, "-m", "minitp", "generate", "-m", "tiny", "-n", "2", "--trace", str(trace),
                            "--max-tokens", "4", "--tokens", "1,5,9"], capture_output=True, text=True, timeout=100)
