@@ -92,8 +92,8 @@ def simulate(
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
     command.check_target(output)
     if command.is_trace(source):
-        command.replay_trace(Path(source), lambda ranks: the_machine(machine, gpus or ranks, None, link, between), speed,
-                             how)
+        command.replay_trace(Path(source), speed, how,
+                             lambda ranks: the_machine(machine, gpus or ranks, None, link, between))
         return
     planned, replicas = catalogue.model(source), command.replicas(gpus, tp * pp, dp)
     layout = Layout(tp=tp, pp=pp, dp=replicas, sequence=sequence, zero=cast(Literal[0, 1, 2, 3], zero),

@@ -172,7 +172,7 @@ class Run:
     def _alone(self, queues: Queues, number: int, there: list[tuple[Lane, Step]]) -> float:
         lane, step = there[0]
         axis, ends = self._where(lane, step)
-        talking = [(self.layout.rank(one.place), self._together(one)) for one, _ in there]
+        talking = [(its.event.op, self.layout.rank(one.place), self._together(one)) for one, its in there]
         group = self._groups(lane, axis, ends)[0]
         return queues.seconds(number, step.event.op, float(step.event.payload), group, talking)
 

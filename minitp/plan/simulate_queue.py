@@ -3,7 +3,8 @@
 Without queues `minitp.plan.network` divides a box's ports among all its devices, as if all of them always talked at
 once. With them a transfer has the ports to itself and the others that come meanwhile wait in turn, first come, first
 served. What is held are the ports (Level.ports) of the outermost level that a sync crosses, one for each device that
-talks through them; devices that are more than the ports share them.
+talks through them; devices that are more than the ports share them. A port sends and receives at once: a message holds
+one way at each end, a collective both.
 """
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,39 +18,39 @@ from minitp.plan.simulate_prices import meeting_of
 @dataclass
 class Queues:
     """The ports of a machine's boxes, as syncs ask for them. `held`: sync → (port, how many); `free`: port → how many
-    there are. A port's number stands for all ports of one unit to one level."""
+    there are. A port's number stands for all ports of one unit to one level, one way."""
     machine: Machine
     held: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     free: dict[int, int] = field(default_factory=dict)
-    _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    _numbers: dict[tuple[int, int, str], int] = field(default_factory=dict)
 
     def seconds(self, sync: int, op: str, payload: float, group: tuple[int, ...],
-                talking: Iterable[tuple[int, int]]) -> float:
+                talking: Iterable[tuple[str, int, int]]) -> float:
         """What a sync takes that has its ports to itself, and its place in the queues.
 
         group    its devices, to see which levels it crosses
-        talking  (device, how many devices of its box talk with it in this sync) of every simulated rank
+        talking  of every simulated rank its op, its device, and how many devices of its box do the same in this sync
         """
         if len(group) < 2:
             return 0.0
-        op = "send" if op == "receive" else op
         meeting = meeting_of(self.machine, group)
         outer = max((level for level, met in enumerate(meeting) if met > 1), default=0)
         ports = self.machine.levels[outer].ports if outer else 0
-        found = price(op, payload, meeting, self.machine, sharing="alone")
+        found = price("send" if op == "receive" else op, payload, meeting, self.machine, sharing="alone")
         if not ports:
             return found.seconds
-        asked: dict[int, int] = {}
+        asked: dict[tuple[int, str], int] = {}
         below = prod(level.size for level in self.machine.levels[:outer])
-        for device, many in talking:
-            asked[device // below] = asked.get(device // below, 0) + many
-        self.held[sync] = [(self._port(outer, unit, ports), min(many, ports)) for unit, many in asked.items()]
+        for end, device, many in talking:
+            for way in ("send", "receive") if end not in ("send", "receive") else (end,):
+                asked[device // below, way] = asked.get((device // below, way), 0) + many
+        self.held[sync] = [(self._port(outer, *where, ports), min(many, ports)) for where, many in asked.items()]
         shared = max(1.0, max(asked.values(), default=1) / ports)
         return sum(stage.latency_s + stage.reduction_s
                    + stage.bandwidth_s * (shared / stage.sharing if stage.level == outer else 1.0)
                    for stage in found.stages)
 
-    def _port(self, level: int, unit: int, ports: int) -> int:
-        number = self._numbers.setdefault((level, unit), len(self._numbers))
+    def _port(self, level: int, unit: int, way: str, ports: int) -> int:
+        number = self._numbers.setdefault((level, unit, way), len(self._numbers))
         self.free[number] = ports
         return number

@@ -57,11 +57,15 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise, queue: 
 def _queued(program: Program, script: Script, machine: Machine) -> Program:
     """The same with transfers that queue for the ports of boxes; every rank is one device."""
     queues, took = Queues(machine), dict[int, float]()
+    there: dict[int, list[tuple[str, int, int]]] = {}
+    ops = script.trace.words("op")[script.event].tolist()
+    for number, op, rank in zip(program.sync.tolist(), ops, program.rank.tolist(), strict=True):
+        there.setdefault(number, []).append((op, rank, 1))
     for number, kind in zip(program.sync.tolist(), script.kind.tolist(), strict=True):
         if number not in took:
             what = script.kinds[kind]
-            took[number] = 0.0 if what.broken else queues.seconds(
-                number, what.op, float(what.payload), what.ranks, [(rank, 1) for rank in what.ranks])
+            took[number] = 0.0 if what.broken else queues.seconds(number, what.op, float(what.payload), what.ranks,
+                                                                  there[number])
     price = np.array([took[number] for number in program.sync.tolist()]) * NS
     return replace(program, price=price, ports=queues.held, free=queues.free)
 

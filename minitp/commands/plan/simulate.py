@@ -68,7 +68,7 @@ def replicas(gpus: int | None, replica: int, dp: int | None) -> int:
     return dp
 
 
-def replay_trace(path: Path, machine: Callable[[int], Machine], speed: float, how: How) -> None:
+def replay_trace(path: Path, speed: float, how: How, machine: Callable[[int], Machine]) -> None:
     """Replay a recorded run; `machine`: the one for so many ranks."""
     trace = Trace.read(path)
     where = machine(trace.run["ranks"])
