@@ -196,7 +196,7 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
                                                  for dtype in ("float32", "float64")}
     mpi = plain(facts["versions"].get("mpi", "ranks that are threads of one process"))
     source = f"minitp plan calibrate, {facts['created'][:10]}: {ranks} ranks on {facts['cores']} cores, {mpi}"
-    memory = memory_bytes() * int(facts["hosts"]) // ranks
+    memory = max(1, memory_bytes() * int(facts["hosts"]) // ranks)        # 1: it can't be told here
     device = Device(f"a rank of {name}", "cpu", memory, memory, "RAM, a rank's share", read["together"], together,
                     source, 1.0, 1.0)
     pair, error = calibration.message_fit.link, calibration.message_error

@@ -64,7 +64,11 @@ class SmallerGroups:
 def meet_asleep(group: Communicator) -> None:
     """A barrier whose waiting ranks sleep: MPI's own spins, and would take the core of those that still work."""
     if group.transport.world != "mpi":
-        group.transport.barrier()
+        group.transport.patient = True                     # others may measure longer than a collective may take
+        try:
+            group.transport.barrier()
+        finally:
+            group.transport.patient = False
         return
     from mpi4py import MPI
     request = MPI.COMM_WORLD.Ibarrier()

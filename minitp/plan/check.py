@@ -86,12 +86,19 @@ class Comparison:
     notes: tuple[str, ...]
 
     @property
+    def within(self) -> tuple[int, int]:
+        """(kinds whose time is within the largest error stated for them, kinds that have both)."""
+        off = [(abs(row.ratio - 1), row.stated.worst) for row in self.rows if row.ratio and row.stated]
+        return sum(one <= stated for one, stated in off), len(off)
+
+    @property
     def exact(self) -> bool:
         """Counts, bytes and order as predicted, and memory to the byte where the trace knows it."""
         return not self.differences and all(row.exact for row in self.rows) and all(row.exact for row in self.memory)
 
     def to_plain(self) -> dict[str, Any]:
         return {"exact": self.exact, "differences": list(self.differences), "notes": list(self.notes),
+                "within_stated_error": list(self.within),
                 "collectives": [row.to_plain() for row in self.rows],
                 "passes": [row.to_plain() for row in self.passes],
                 "memory": [row.to_plain() for row in self.memory]}
@@ -113,9 +120,10 @@ def _counts(events: Iterable[Expected]) -> Counter[tuple[str, int]]:
 
 
 def _recorded(trace: Trace) -> list[Counter[tuple[str, int]]]:
-    """Of each rank of the run, also of one that recorded nothing."""
+    """Of each rank that recorded anything, and nothing once for all that didn't."""
     by_rank = recorded_by_rank(trace)
-    return [_counts(by_rank.get(rank, ())) for rank in range(min(trace.run["ranks"], len(by_rank) + 1))]
+    silent = [Counter[tuple[str, int]]()] if len(by_rank) < trace.run["ranks"] else []
+    return [_counts(events) for events in by_rank.values()] + silent
 
 
 def of_kinds(times: Mapping[Kind, np.ndarray], machine: Machine, predicted: Mapping[tuple[str, int], int],

@@ -7,7 +7,7 @@ from minitp.plan.verify.case import Case, CaseError
 DEVICES = (("a100-40", "a100-40"), ("a100 40", "a100-40"), ("a100", "a100-80"), ("h100", "h100"), ("h200", "h200"),
            ("gb200", "gb200"), ("b200", "b200"), ("v100", "v100-32"), ("tpuv4", "tpu-v4"), ("tpu v4", "tpu-v4"))
 """What a text has in it → the catalogue's name; the first that fits."""
-SOURCES = (("llama-3", "h100"), ("llama 3", "h100"), ("palm", "tpu-v4"), ("pope", "tpu-v4"))
+SOURCES = (("llama-3.", "h100"), ("llama-3-", "h100"), ("llama 3", "h100"), ("palm", "tpu-v4"), ("pope", "tpu-v4"))
 """Published runs whose rows don't always name the device. All others here ran on A100-80."""
 
 
