@@ -11,7 +11,8 @@ checkpoints aren't in it.
 from collections.abc import Callable, Sequence
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Inference, Job
+from minitp.plan import schedule
+from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -54,6 +55,8 @@ def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:
         raise ConfigError(f"shown are {', '.join(SHOWS)}, not {show!r}")
     if layout.devices > machine.devices:
         raise ConfigError(f"{layout} takes {layout.devices:,} devices, and {machine.name} has {machine.devices:,}")
+    if isinstance(job, Training):
+        schedule.check(layout.schedule, layout.pp, job.micro_batches(layout.dp), layout.chunks)
     for axis in ("cp", "ep"):
         if getattr(layout, axis) > 1:
             raise ConfigError(f"{axis} > 1 is planned but not simulated: `minitp plan` counts what it moves")

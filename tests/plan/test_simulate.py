@@ -28,7 +28,7 @@ from minitp.trace.predict import plan_from_run, predict
 from minitp.trace.predict_pass import Pass
 from minitp.trace.summary import total
 from minitp.weights import load_weights
-from tests.app.real_runs import tiny_run, tiny_training
+from tests.app.real_runs import tiny_run
 from tests.families import FAMILIES, source_of
 from tests.trace.trace_runs import on_threads
 from tests.train.training_runs import traced
@@ -211,7 +211,7 @@ def test_ranks_that_compute_twice_as_fast_and_a_slow_one(real):
 
 
 def test_a_training_run_is_replayed():
-    trace = tiny_training()
+    trace = on_threads(2, traced)[0]
     made = replay(trace, MACHINE)
     assert recorded_by_rank(made.trace) == recorded_by_rank(trace)
 

@@ -102,9 +102,9 @@ def _stragglers(how: How) -> tuple[Straggler, ...]:
 
 
 def _straggler(text: str) -> Straggler:
-    device, colon, factor = text.partition(":")
+    device, _, factor = text.partition(":")
     try:
-        return Straggler(int(device), float(factor if colon else "nan"))
+        return Straggler(int(device), float(factor))
     except ValueError as error:
         raise ConfigError(f"a straggler is written DEVICE:FACTOR, as 5:1.5, not {plain(text, 40)!r}") from error
 
