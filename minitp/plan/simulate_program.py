@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Job, Training
+from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import AXES, Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -120,7 +120,7 @@ class Run:
             late.append(behind)
             sync += [numbers.setdefault(key, len(numbers)) for key in self.keys(n)]
             rule += [{"send": NOBODY, "receive": SENDER}.get(step.event.op, LAST) for step in steps]
-        rules, queues = np.array(rule), Queues(self.machine)
+        rules, queues = np.array(rule), Queues(self.machine, isinstance(self.job, Inference))
         took = self._queued(queues, sync) if self.queue else [
             self._seconds(lane, step) for n, lane in enumerate(self.lanes) for step in self.steps[n]]
         return Program(self.lane, np.concatenate(own), np.array(sync), rules, rules == NOBODY, np.array(took) * NS,
@@ -150,8 +150,9 @@ class Run:
         axis, ends = self._where(lane, step)
         key = lane.parts, axis, ends, step.event.op, step.event.payload
         if key not in self._prices:
-            self._prices[key] = max(seconds(self.machine, step.event.op, float(step.event.payload), group)
-                                    for group in self._groups(lane, axis, ends))
+            self._prices[key] = max(
+                seconds(self.machine, step.event.op, float(step.event.payload), group, isinstance(self.job, Inference))
+                for group in self._groups(lane, axis, ends))
         return self._prices[key]
 
     def _where(self, lane: Lane, step: Step) -> tuple[str, tuple[int, int] | None]:

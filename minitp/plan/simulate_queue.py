@@ -12,14 +12,19 @@ from math import prod
 
 from minitp.plan.machine import Machine
 from minitp.plan.network import price
-from minitp.plan.simulate_prices import meeting_of
+from minitp.plan.simulate_prices import meeting_of, policy_of
 
 
 @dataclass
 class Queues:
-    """The ports of a machine's boxes, as syncs ask for them. `held`: sync → (port, how many); `free`: port → how many
-    there are. A port's number stands for all ports of one unit to one level, one way."""
+    """The ports of a machine's boxes, as syncs ask for them.
+
+    generates   see `simulate_prices`
+    held, free  sync → (port, how many it holds); port → how many there are. A port's number stands for all ports of one
+                unit to one level, one way
+    """
     machine: Machine
+    generates: bool = False
     held: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     free: dict[int, int] = field(default_factory=dict)
     _numbers: dict[tuple[int, int, str], int] = field(default_factory=dict)
@@ -36,9 +41,10 @@ class Queues:
         meeting = meeting_of(self.machine, group)
         outer = max((level for level, met in enumerate(meeting) if met > 1), default=0)
         ports = self.machine.levels[outer].ports if outer else 0
-        found = price("send" if op == "receive" else op, payload, meeting, self.machine, sharing="alone")
+        policy, around = policy_of(self.machine, op, self.generates)
+        found = price("send" if op == "receive" else op, payload, meeting, self.machine, sharing="alone", policy=policy)
         if not ports:
-            return found.seconds
+            return around + found.seconds
         asked: dict[tuple[int, str], int] = {}
         below = prod(level.size for level in self.machine.levels[:outer])
         for end, device, many in talking:
@@ -46,9 +52,9 @@ class Queues:
                 asked[device // below, way] = asked.get((device // below, way), 0) + many
         self.held[sync] = [(self._port(outer, *where, ports), min(many, ports)) for where, many in asked.items()]
         shared = max(1.0, max(asked.values(), default=1) / ports)
-        return sum(stage.latency_s + stage.reduction_s
-                   + stage.bandwidth_s * (shared / stage.sharing if stage.level == outer else 1.0)
-                   for stage in found.stages)
+        return around + sum(stage.latency_s + stage.reduction_s
+                            + stage.bandwidth_s * (shared / stage.sharing if stage.level == outer else 1.0)
+                            for stage in found.stages)
 
     def _port(self, level: int, unit: int, way: str, ports: int) -> int:
         number = self._numbers.setdefault((level, unit, way), len(self._numbers))

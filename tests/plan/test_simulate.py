@@ -13,6 +13,7 @@ from minitp.generate import Generation, Request, run
 from minitp.model import Transformer
 from minitp.placement import Placement
 from minitp.plan import catalogue, schedule, traffic
+from minitp.plan.decode import prefill, token
 from minitp.plan.job import FLOAT32, Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.links import Link
@@ -22,6 +23,7 @@ from minitp.plan.simulate import replay, simulated
 from minitp.plan.simulate_classes import Straggler
 from minitp.plan.simulate_prices import meeting_of
 from minitp.plan.simulate_result import Share
+from minitp.plan.step import training_step
 from minitp.trace import Timeline, Trace, collect, compare, run_info
 from minitp.trace.check import recorded_by_rank
 from minitp.trace.predict import plan_from_run, predict
@@ -165,6 +167,26 @@ def test_jitter_is_drawn_by_device_and_classes_have_its_distribution():
     assert classes.shares[Share("waiting", "tp")] == pytest.approx(each.shares[Share("waiting", "tp")], rel=0.15)
     assert each.shares[Share("computing", "")] == pytest.approx(still.shares[Share("computing", "")], rel=0.05)
     assert simulated(WORKING, Layout(dp=100), Training(100, 8), MACHINE, jitter=0.1).simulated == 8
+
+
+@pytest.mark.parametrize(("layout", "recompute"), [
+    (Layout(tp=8, pp=4, dp=128), "none"), (Layout(tp=8, pp=4, dp=8, sequence=True, zero=1), "full"),
+    (Layout(tp=4, pp=4, dp=8, schedule="interleaved", chunks=2, zero=2), "selective"),
+    (Layout(tp=8, dp=8, zero=3), "none")])
+def test_a_step_takes_what_the_planner_adds_up(layout, recompute):
+    """Two ways to one number: event by event, and by the formulas of plan.step, which know the slowest stage alone."""
+    job, large = Training(layout.dp * 8, 8192, 1, recompute), catalogue.model("llama-3.1-8b")
+    machine = catalogue.machine("8xh100-80", devices=layout.devices)
+    added_up = training_step(large, layout, job, machine, overlap=False).seconds
+    assert simulated(large, layout, job, machine).seconds == pytest.approx(added_up, rel=0.05)
+
+
+@pytest.mark.parametrize("layout", [Layout(tp=8, pp=2), Layout(tp=16)])
+def test_a_generation_takes_what_the_planner_adds_up(layout):
+    job, large = Inference(2, 1000, 2), catalogue.model("llama-3.1-405b")
+    machine = catalogue.machine("8xh100-80", devices=16)
+    first, second = prefill(large, layout, job, machine), token(large, layout, job, machine, context=1001)
+    assert simulated(large, layout, job, machine).seconds == pytest.approx(first.seconds + second.seconds, rel=0.01)
 
 
 def test_a_step_of_405b_on_16384_devices_takes_seconds():
