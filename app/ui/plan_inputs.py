@@ -83,9 +83,14 @@ def what_ifs() -> None:
         st.toggle("Capacity by its name", key=key("nominal"), help="80e9 bytes of an 80 GB card, whatever it reports.")
 
 
+def wide() -> bool:
+    """Whether inputs stand beside a picture, and open; above a table they would push it down."""
+    return st.session_state[key("show")] != "layouts"
+
+
 def job(task: str) -> None:
     """What is run."""
-    with st.expander("The job", icon=":material/work:", expanded=True):
+    with st.expander("The job", icon=":material/work:", expanded=wide()):
         if task == "infer":
             number("batch", "Sequences at once")
             number("prompt", "Tokens of a prompt")
@@ -107,7 +112,7 @@ def job(task: str) -> None:
 
 def layout(task: str) -> None:
     """The degrees of the mesh."""
-    with st.expander("The layout", icon=":material/grid_on:", expanded=True):
+    with st.expander("The layout", icon=":material/grid_on:", expanded=wide()):
         number("tp", "tp: tensor parallel", "Matrices are cut: 2 syncs a layer.")
         number("pp", "pp: pipeline stages", "Layers are dealt out.")
         number("dp", "dp: replicas", "Sequences are dealt out.")

@@ -134,7 +134,7 @@ class Asked:
 
     @classmethod
     def from_address(cls, address: Mapping[str, str]) -> tuple["Asked", list[str]]:
-        """What an address asks for, the usual for what it doesn't name; and a sentence for each value that is mended."""
+        """What an address asks for, the usual for what it doesn't name; and a sentence for each that is mended."""
         lists, given, told = choices(), {}, []
         for name in FIELDS:
             if name not in address:

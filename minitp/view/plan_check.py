@@ -32,6 +32,12 @@ def calibrated() -> Machine | None:
     return machine("this") if (machines_folder() / "this.toml").is_file() else None
 
 
+def calibration() -> int:
+    """When the description was written, in ns; 0: there is none. A key for what was worked out with it."""
+    file = machines_folder() / "this.toml"
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
 def compared(trace: Trace, this: Machine | None) -> Comparison:
     """The run beside its prediction. Without a calibration only counts and bytes mean something. FileFormatError for a
     trace whose header doesn't say what was run, ConfigError for a simulated one."""
@@ -83,8 +89,9 @@ def exact_line(found: Comparison) -> str:
     if found.exact:
         return f"All {events:,} collectives of each rank are as predicted, in order and to the byte{held}."
     wrong = [row for row in found.rows if not row.exact]
-    return (f"The run differs from what was predicted: {len(wrong)} of {len(found.rows)} kinds of collectives by count, "
-            f"{len(found.differences)} differences in all, {sum(not row.exact for row in found.memory)} of memory.")
+    return (f"The run differs from what was predicted: {len(wrong)} of {len(found.rows)} kinds of collectives by "
+            f"count, {len(found.differences)} differences in all, {sum(not row.exact for row in found.memory)} of "
+            "memory.")
 
 
 def times_line(shown: list[Point]) -> str:

@@ -1,4 +1,4 @@
-"""The layout search for a page: rows that fit, rows that don't with why, and a found layout put back into the inputs."""
+"""The layout search for a page: what fits, what doesn't and why, and a found layout put back into the inputs."""
 from dataclasses import replace
 from typing import Any
 
@@ -79,8 +79,8 @@ def summary_line(outcome: Found) -> str:
     """How many were tried, and what became of them."""
     reasons = "; ".join(f"{WHY[why]}: {number}" for why, number in sorted(outcome.reasons.items()))
     meshes = len(outcome.best) + len(outcome.failed)
-    return (f"{outcome.tried:,} layouts of {meshes:,} {'mesh' if meshes == 1 else 'meshes'} of {count(outcome.machine.devices, 'device')}"
-            f" were tried: {len(outcome.best):,} fit"
+    return (f"{outcome.tried:,} layouts of {meshes:,} {'mesh' if meshes == 1 else 'meshes'} of "
+            f"{count(outcome.machine.devices, 'device')} were tried: {len(outcome.best):,} fit"
             + (f", {len(outcome.failed):,} don't ({reasons})." if outcome.failed else "."))
 
 

@@ -3,7 +3,7 @@
 All bytes are those of `minitp.plan.memory`; nothing is computed here. A model, not measured.
 """
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from minitp.plan import memory
@@ -15,7 +15,7 @@ from minitp.plan.layout import Layout, Place
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Kind, Row, total
 from minitp.plan.step import training_step
-from minitp.plan.units import both, count, duration, percent
+from minitp.plan.units import both, duration, percent
 from minitp.trace.wording import count as counted
 from minitp.view.plan import Asked
 
@@ -81,14 +81,16 @@ def name_of(place: Place, layout: Layout, ranks: dict[Place, list[Row]]) -> str:
 def verdict_line(found: Memory) -> str:
     """Whether it fits, in words and both units."""
     capacity, judged = found.capacity, found.verdict
-    of = (f"{both(capacity.bytes)} of a device {'in fact' if capacity.real_counts else 'by its name'}, of which "
-          f"{percent(capacity.reserve)} stay free for what isn't modeled")
     who = f"The fullest rank ({found.fullest.name})" if len(found.bars) > 1 else "Each rank"
+    has = (f"A device {'really' if capacity.real_counts else 'by its name'} has {both(capacity.bytes)}, "
+           f"{percent(capacity.reserve)} of it kept free for what isn't modeled")
     if judged.fits:
-        return f"It fits. {who} holds {both(judged.needed)} of {of}; {both(judged.room)} are left."
+        return f"It fits. {who} holds {both(judged.needed)}. {has}: {both(judged.room)} are left."
     least = fewest_by_bytes(found.model, found.job, capacity)
-    return (f"It doesn't fit: {both(-judged.room)} are missing. {who} needs {both(judged.needed)} of {of}. By bytes "
-            f"alone, as if any cut were even, it takes {counted(least, 'device')} or more.")
+    more = (f"By bytes alone, were any cut even, it takes {counted(least, 'device')} or more."
+            if least > found.layout.devices else
+            "By bytes alone so many devices would do: Layouts shows whether another layout does.")
+    return f"It doesn't fit. {who} needs {both(judged.needed)}. {has}: {both(-judged.room)} are missing. {more}"
 
 
 def devices_line(asked: Asked, found: Memory) -> str:
@@ -112,15 +114,19 @@ def speed(asked: Asked, found: Memory) -> Speed:
     if isinstance(found.job, Inference):
         one = token(found.model, found.layout, found.job, machine)
         first = prefill(found.model, found.layout, found.job, machine)
-        cells = (("A token", duration(one.seconds)), ("Tokens/s in all", f"{one.tokens_per_s:,.4g}"),
+        cells = (("A token", duration(one.seconds)), ("Tokens/s in all", _rate(one.tokens_per_s)),
                  ("First token after", duration(first.seconds)))
         return Speed(cells, _times(one))
     time = training_step(found.model, found.layout, found.job, machine)
-    cells = (("A step", duration(time.seconds)), ("Tokens/s in all", f"{time.tokens_per_s:,.4g}"),
+    cells = (("A step", duration(time.seconds)), ("Tokens/s in all", _rate(time.tokens_per_s)),
              ("MFU", percent(time.mfu)))
     if time.days:
         cells += (("The training", f"{time.days:,.3g} days"),)
     return Speed(cells, _times(time))
+
+
+def _rate(tokens: float) -> str:
+    return f"{tokens:.3g}" if tokens < 100 else f"{tokens:,.0f}"
 
 
 def _times(time: Any) -> list[dict[str, str]]:
@@ -131,7 +137,7 @@ def _times(time: Any) -> list[dict[str, str]]:
 
 def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Every term with its formula, the numbers put in, both units and its source."""
-    return [{"kind": row.kind, "term": row.term, "GB": round(row.gb, 4), "GiB": round(row.gib, 4),
+    return [{"kind": row.kind, "term": row.term, "GB (GiB)": both(row.bytes), "bytes": row.bytes,
              "formula": row.formula, "with numbers": row.numbers, "source": row.source, "note": row.note}
             for row in rows]
 
@@ -185,13 +191,12 @@ def growing(found: Memory, doublings: int, more: int) -> Growing:
             parts[key] = parts.get(key, 0) + row.bytes
         return Grown(name, parts, base * factor)
 
-    bars = (bar("as it is", found.model, found.job, 1), bar(f"{times:.3g} × the parameters", wide, found.job, times),
-            bar(f"{sequences} × the sequences", found.model, many, sequences),
-            bar("both", wide, many, times * sequences))
+    bars = (bar("as it is", found.model, found.job, 1), bar(f"parameters × {times:.3g}", wide, found.job, times),
+            bar(f"sequences × {sequences}", found.model, many, sequences), bar("both", wide, many, times * sequences))
     return Growing(bars, times, sequences, [
         {"kind": one.row.kind, "term": one.row.term, "grows": one.grows, "twice the width": f"× {one.width:.3g}",
          "twice the sequences": f"× {one.batch:.3g}", "twice the tokens": f"× {one.tokens:.3g}",
-         "GB": round(one.row.gb, 4), "formula": one.row.formula} for one in grown])
+         "GB (GiB)": both(one.row.bytes), "formula": one.row.formula} for one in grown])
 
 
 def growth_line(found: Growing) -> str:
@@ -200,18 +205,7 @@ def growth_line(found: Growing) -> str:
     if found.parameters == 1 and found.sequences == 1:
         return "Move the two sliders: each term answers to its own."
     return (f"With {found.parameters:.3g} × the parameters and {found.sequences} × the sequences this rank needs "
-            f"{last.bytes / first.bytes:.3g} × the memory, {both(last.bytes)}. Were memory proportional to parameters × "
-            f"sequences, it would be {found.parameters * found.sequences:.3g} ×. It is a sum of terms, and only those "
-            "that grow with both are near that; activations grow with the width, the square root of a layer's "
+            f"{last.bytes / first.bytes:.3g} × the memory, {both(last.bytes)}. Were memory proportional to parameters "
+            f"× sequences, it would be {found.parameters * found.sequences:.3g} ×. It is a sum of terms, and only "
+            "those that grow with both are near that; activations grow with the width, the square root of a layer's "
             "parameters.")
-
-
-def scaled(asked: Asked) -> str:
-    """Parameters and bytes of the weights, for the page's head."""
-    model, job = asked.planned(), asked.job()
-    weights = replace(job, batch=1) if isinstance(job, Inference) else replace(job, batch=1, micro_batch=1)
-    rows = memory.rows(model, Layout(), weights, Place(0, 0, 0, 0))
-    active = "" if model.experts == 1 else f", {count(model.active_parameters)} visited by a token"
-    return (f"{count(model.parameters)} parameters{active}; "
-            f"{both(total(row for row in rows if row.kind == 'weights'))} of weights")
-

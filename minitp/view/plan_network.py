@@ -89,15 +89,22 @@ def marks(asked: Asked, model: PlannedModel) -> list[tuple[str, float]]:
 def lines(found: Network) -> list[str]:
     """What is to be seen, in sentences."""
     one = found.curve
-    said = [f"{one.op.replace('_', '-')} over {count(one.members, 'rank')}, {found.group.words} of {found.machine.name}: "
+    said = [f"{one.op.replace('_', '-')} over {count(one.members, 'rank')}, {found.group.words} of "
+            f"{found.machine.name}: "
             + "; ".join(_level(found.machine, at, meet) for at, meet in enumerate(one.meeting) if meet > 1) + "."]
     if one.half is not None:
         said.append(f"Below n½ = {both(one.half)} half the bytes would take nearly as long: latency counts. Above, "
                     "bytes count.")
-    said += [f"{mark.name}, {both(mark.payload)}: {duration(mark.seconds)} by {mark.algorithm}, "
+    said += [f"{mark.name}, {both(mark.payload)}: {duration(mark.seconds)} by {named(mark.algorithm)}, "
              f"{percent(mark.latency_share)} of it latency." for mark in one.marks]
-    said += [f"From {both(switch.payload)} on {switch.after} is quicker than {switch.before}." for switch in one.switches]
+    said += [f"From {both(switch.payload)} on {named(switch.after)} takes the place of {named(switch.before)}."
+             for switch in one.switches]
     return said
+
+
+def named(algorithm: str) -> str:
+    """An algorithm in words; `measured` is none: its times are read from a table between measured points."""
+    return "the machine's measured table" if algorithm == "measured" else algorithm
 
 
 def _level(machine: Machine, at: int, meet: int) -> str:
@@ -109,9 +116,10 @@ def _level(machine: Machine, at: int, meet: int) -> str:
 def curve_rows(found: Network) -> list[dict[str, Any]]:
     """The chart as a table."""
     times = dict(found.curve.measured)
-    return [{"payload": both(size), "chosen (model)": name, "time (model)": duration(seconds),
-             **{f"{line.algorithm} (model)": "" if line.seconds[at] is None else duration(line.seconds[at])
-                for line in found.curve.lines}, "measured": duration(times[size]) if size in times else ""}
+    lines = [line for line in found.curve.lines if line.algorithm != "measured"]
+    return [{"payload": both(size), "chosen (model)": named(name), "time (model)": duration(seconds),
+             **{f"{line.algorithm} (model)": "" if (time := line.seconds[at]) is None else duration(time)
+                for line in lines}, "measured": duration(times[size]) if size in times else ""}
             for at, (size, name, seconds) in enumerate(zip(found.curve.sizes, found.curve.chosen, found.curve.seconds,
                                                            strict=True))]
 

@@ -20,6 +20,7 @@ HUES: dict[Kind, str] = {"weights": "#6699CC", "gradients": "#997700", "optimize
 """After Paul Tol's medium-contrast scheme, which color-blind readers tell apart as well."""
 PATTERNS: dict[Grows, str] = {"with parameters": "\\", "with batch": "/", "with both": "x", "with neither": ""}
 """Lines one way for the parameters, the other way for the sequences, crossed for both."""
+HEADROOM = 1.25                        # of the growing bars' axis over the highest
 _SLOTS = 5                             # a picture of fewer bars leaves room at their sides
 _LONGEST = 4                           # terms that a hover shows
 
@@ -36,13 +37,19 @@ def bars_figure(found: Memory, *, ink: str = INK["light"]) -> go.Figure:
                            marker={"color": HUES[kind], "line": {"width": 0.75, "color": GREY}})
     _device(figure, found, ink)
     laid_out(figure, 380, legend=2, barmode="stack")
-    names = [bar.name for bar in found.bars]
-    left, right = _sides(len(at))
-    step = max(1, -(-len(at) // 12))
-    figure.update_xaxes(tickvals=at[::step], ticktext=names[::step], range=[left, right], fixedrange=True,
-                        tickangle=0 if len(at) <= 4 else -60, automargin=True)
+    names, title = _names(found)
+    step = max(1, -(-len(at) // 16))
+    figure.update_xaxes(tickvals=at[::step], ticktext=names[::step], range=_sides(len(at)), fixedrange=True,
+                        title=title, tickangle=0 if len(at) <= 4 or title else -60, automargin=True)
     figure.update_yaxes(title="GB of one rank", rangemode="tozero")
     return figure
+
+
+def _names(found: Memory) -> tuple[list[str], str]:
+    """What stands below the bars, and the axis' title: of a bar for each stage only its number."""
+    if len(found.bars) == found.layout.pp > 1:
+        return [str(bar.place.pp) for bar in found.bars], "pipeline stage"
+    return [bar.name for bar in found.bars], ""
 
 
 def _sides(bars: int) -> tuple[float, float]:
@@ -92,22 +99,39 @@ def bars_alt(found: Memory, verdict: str) -> str:
 
 def growing_figure(found: Growing, *, ink: str = INK["light"]) -> go.Figure:
     """The rank four times; the marks: where it would be, were memory proportional to parameters × sequences."""
-    figure, names = go.Figure(), [bar.name for bar in found.bars]
+    figure, names = go.Figure(), [bar.name.replace(" × ", "<br>× ") for bar in found.bars]
     keys = [(kind, grows) for grows in PATTERNS for kind in KINDS
             if any((kind, grows) in bar.parts for bar in found.bars)]
     for kind, grows in keys:
         sizes = [bar.parts.get((kind, grows), 0) for bar in found.bars]
-        figure.add_bar(x=names, y=[size / 1e9 for size in sizes], name=f"{kind}: {grows}", hoverinfo="text",
-                       hovertext=[f"<b>{literal(name)}</b><br>{kind}, grows {grows}: {both(size)}"
-                                  for name, size in zip(names, sizes, strict=True)], marker=_patterned(kind, grows))
-    figure.add_scatter(x=names, y=[bar.proportional / 1e9 for bar in found.bars], mode="markers", hoverinfo="text",
-                       name="were it parameters × sequences",
-                       hovertext=[f"were it proportional: {both(bar.proportional)}" for bar in found.bars],
-                       marker={"symbol": "line-ew", "size": 44, "line": {"width": 3, "color": ink}})
-    laid_out(figure, 340, legend=4, barmode="stack")
-    figure.update_xaxes(fixedrange=True, automargin=True)
-    figure.update_yaxes(title="GB of the fullest rank", rangemode="tozero")
+        figure.add_bar(x=names, y=[size / 1e9 for size in sizes], name=f"{kind}: {grows.removeprefix('with ')}",
+                       hoverinfo="text", hovertext=[f"<b>{bar.name}</b><br>{kind}, grows {grows}: {both(size)}"
+                                                    for bar, size in zip(found.bars, sizes, strict=True)],
+                       marker=_patterned(kind, grows))
+    top = HEADROOM * max(bar.bytes for bar in found.bars) / 1e9
+    _proportional(figure, found, names, top, ink)
+    laid_out(figure, 340, legend=3, barmode="stack")
+    figure.update_xaxes(fixedrange=True, automargin=True, tickangle=0)
+    figure.update_yaxes(title="GB of the fullest rank", range=[0, top])
     return figure
+
+
+def _proportional(figure: go.Figure, found: Growing, names: list[str], top: float, ink: str) -> None:
+    """A line where each bar would end; above the picture an arrow with the size."""
+    inside = [(name, bar.proportional / 1e9) for name, bar in zip(names, found.bars, strict=True)
+              if bar.proportional / 1e9 <= top]
+    figure.add_scatter(x=[name for name, _ in inside], y=[size for _, size in inside], mode="markers",
+                       name="were it parameters × sequences", hoverinfo="text",
+                       hovertext=[f"were it proportional: {both(1e9 * size)}" for _, size in inside],
+                       marker={"symbol": "line-ew", "size": 40, "line": {"width": 3, "color": ink}})
+    for name, bar in zip(names, found.bars, strict=True):
+        if bar.proportional / 1e9 > top:
+            figure.add_annotation(x=name, y=top, text=f"↑ {_short(bar.proportional)}", showarrow=False, yanchor="top",
+                                  font={"color": ink, "size": 13})
+
+
+def _short(size: float) -> str:
+    return both(size).partition(" (")[0]
 
 
 def _patterned(kind: Kind, grows: Grows) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from minitp.plan.units import both, duration
 from minitp.view.colors import GREY, INK
 from minitp.view.figures.style import laid_out
 from minitp.view.lab_cost import binary
-from minitp.view.plan_network import Network
+from minitp.view.plan_network import Network, named
 
 MEASURED = "#AA4499"
 """What was measured, where it stands beside a model, which is ink: none of the ranks' hues."""
@@ -17,22 +17,22 @@ _MARKS = ("star", "star-square", "star-diamond")
 def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
     """Seconds by payload, both logarithmic: the chosen algorithm in ink, the others gray, the job's syncs as stars."""
     one, figure = found.curve, go.Figure()
-    for at, line in enumerate(one.lines):
+    for at, line in enumerate(line for line in one.lines if line.algorithm != "measured"):
         figure.add_scatter(x=list(one.sizes), y=list(line.seconds), name=line.algorithm, mode="lines",
                            line={"color": GREY, "width": 1.5, "dash": _DASHES[at % len(_DASHES)]}, hoverinfo="skip")
-    figure.add_scatter(x=list(one.sizes), y=list(one.seconds), name="the chosen one", mode="lines", hoverinfo="text",
+    figure.add_scatter(x=list(one.sizes), y=list(one.seconds), name="what is taken", mode="lines", hoverinfo="text",
                        line={"color": ink, "width": 3},
-                       hovertext=[f"{both(size)}: {duration(seconds)} by {name} (model)" for size, seconds, name in
-                                  zip(one.sizes, one.seconds, one.chosen, strict=True)])
+                       hovertext=[f"{both(size)}: {duration(seconds)} by {named(name)} (model)"
+                                  for size, seconds, name in zip(one.sizes, one.seconds, one.chosen, strict=True)])
     if one.measured:
         figure.add_scatter(x=[size for size, _ in one.measured], y=[seconds for _, seconds in one.measured],
                            name="measured", mode="markers", hoverinfo="text",
-                           hovertext=[f"{both(size)}: {duration(seconds)} (measured)" for size, seconds in one.measured],
+                           hovertext=[f"{both(size)}: {duration(time)} (measured)" for size, time in one.measured],
                            marker={"symbol": "diamond-open", "size": 8, "color": MEASURED, "line": {"width": 2}})
     for at, mark in enumerate(one.marks):
         figure.add_scatter(x=[mark.payload], y=[mark.seconds], name=mark.name, mode="markers", hoverinfo="text",
                            hovertext=f"{mark.name}<br>{both(mark.payload)}: {duration(mark.seconds)} by "
-                                     f"{mark.algorithm} (model)<br>bound by {mark.bound}",
+                                     f"{named(mark.algorithm)} (model)<br>bound by {mark.bound}",
                            marker={"symbol": _MARKS[at % len(_MARKS)], "size": 15, "color": ink,
                                    "line": {"width": 1, "color": GREY}})
     if one.half is not None:
