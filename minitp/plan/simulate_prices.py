@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from minitp.plan.machine import Machine
 from minitp.plan.network import price
+from minitp.trace.schema import MESSAGES
 
 
 def meeting_of(machine: Machine, devices: Sequence[int]) -> tuple[int, ...]:
@@ -23,8 +24,22 @@ def meeting_of(machine: Machine, devices: Sequence[int]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=65536)
-def seconds(machine: Machine, op: str, payload: float, devices: tuple[int, ...]) -> float:
-    """Of one collective over these devices, or one message between two of them; ConfigError for one without a model."""
+def seconds(machine: Machine, op: str, payload: float, devices: tuple[int, ...], generates: bool = False) -> float:
+    """Of one collective over these devices, or one message between two of them; ConfigError for one without a model.
+
+    generates   whether it is a sync point of a generation, whose small messages `minitp.plan.decode` prices otherwise
+    """
     if len(devices) < 2:
         return 0.0
-    return price("send" if op == "receive" else op, payload, meeting_of(machine, devices), machine).seconds
+    policy, around = policy_of(machine, op, generates)
+    return around + price("send" if op == "receive" else op, payload, meeting_of(machine, devices), machine,
+                          policy=policy).seconds
+
+
+def policy_of(machine: Machine, op: str, generates: bool) -> tuple[str, float]:
+    """(how an algorithm is chosen, seconds around the call): in a generation on GPUs as NCCL estimates it, and what
+    starting it costs; the same as in `minitp.plan.decode`."""
+    if not generates:
+        return "best", 0.0
+    sent = op in MESSAGES
+    return "nccl" if machine.device.kind == "gpu" and not sent else "best", machine.device.launch_s

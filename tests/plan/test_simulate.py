@@ -13,6 +13,7 @@ from minitp.generate import Generation, Request, run
 from minitp.model import Transformer
 from minitp.placement import Placement
 from minitp.plan import catalogue, schedule, traffic
+from minitp.plan.decode import prefill, token
 from minitp.plan.job import FLOAT32, Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.links import Link
@@ -22,13 +23,14 @@ from minitp.plan.simulate import replay, simulated
 from minitp.plan.simulate_classes import Straggler
 from minitp.plan.simulate_prices import meeting_of
 from minitp.plan.simulate_result import Share
+from minitp.plan.step import training_step
 from minitp.trace import Timeline, Trace, collect, compare, run_info
 from minitp.trace.check import recorded_by_rank
 from minitp.trace.predict import plan_from_run, predict
 from minitp.trace.predict_pass import Pass
 from minitp.trace.summary import total
 from minitp.weights import load_weights
-from tests.app.real_runs import tiny_run, tiny_training
+from tests.app.real_runs import tiny_run
 from tests.families import FAMILIES, source_of
 from tests.trace.trace_runs import on_threads
 from tests.train.training_runs import traced
@@ -44,9 +46,8 @@ MODEL = PlannedModel(replace(TINY, layers=4))
 def same_events(real: Trace, made: Trace) -> None:
     """Order, site, op, states, shapes, type and payload, on every rank; and the marks' names."""
     assert recorded_by_rank(made) == recorded_by_rank(real)
-    names = [[(mark.rank, mark.phase, mark.step, mark.micro_batch) for mark in
-              sorted(trace.mark_rows(), key=lambda mark: (mark.rank, mark.enter)) if mark.phase not in ("load", "clock")]
-             for trace in (made, real)]
+    marks = [sorted(trace.mark_rows(), key=lambda mark: (mark.rank, mark.enter)) for trace in (made, real)]
+    names = [[mark[:4] for mark in some if mark.phase not in ("load", "clock")] for some in marks]
     assert names[0] == list(dict.fromkeys(names[1]))              # choosing a token has a mark of its own
     assert compare(made, predict(plan_from_run(made.run))) == []
     assert recorded_by_rank(Trace.parse(made.to_bytes(zipped=True))) == recorded_by_rank(real)
@@ -140,7 +141,7 @@ def test_classes_take_the_time_that_all_ranks_one_by_one_take(degrees, kinds, sl
         assert classes.shares.get(share, 0) == pytest.approx(seconds, abs=1e-9), share
     assert sum(each.shares.values()) == pytest.approx(each.seconds)
     classes, each = (simulated(MODEL, layout, job, MACHINE, stragglers=slow, show=show) for show in ("classes", "all"))
-    assert classes.seconds >= each.seconds * (1 - 1e-9)           # groups lie differently on the boxes: the slowest counts
+    assert classes.seconds >= each.seconds * (1 - 1e-9)           # groups lie differently on boxes: the slowest counts
 
 
 def test_replicas_that_have_nothing_to_do_with_a_straggler_share():
@@ -166,6 +167,26 @@ def test_jitter_is_drawn_by_device_and_classes_have_its_distribution():
     assert classes.shares[Share("waiting", "tp")] == pytest.approx(each.shares[Share("waiting", "tp")], rel=0.15)
     assert each.shares[Share("computing", "")] == pytest.approx(still.shares[Share("computing", "")], rel=0.05)
     assert simulated(WORKING, Layout(dp=100), Training(100, 8), MACHINE, jitter=0.1).simulated == 8
+
+
+@pytest.mark.parametrize(("layout", "recompute"), [
+    (Layout(tp=8, pp=4, dp=128), "none"), (Layout(tp=8, pp=4, dp=8, sequence=True, zero=1), "full"),
+    (Layout(tp=4, pp=4, dp=8, schedule="interleaved", chunks=2, zero=2), "selective"),
+    (Layout(tp=8, dp=8, zero=3), "none")])
+def test_a_step_takes_what_the_planner_adds_up(layout, recompute):
+    """Two ways to one number: event by event, and by the formulas of plan.step, which know the slowest stage alone."""
+    job, large = Training(layout.dp * 8, 8192, 1, recompute), catalogue.model("llama-3.1-8b")
+    machine = catalogue.machine("8xh100-80", devices=layout.devices)
+    added_up = training_step(large, layout, job, machine, overlap=False).seconds
+    assert simulated(large, layout, job, machine).seconds == pytest.approx(added_up, rel=0.05)
+
+
+@pytest.mark.parametrize("layout", [Layout(tp=8, pp=2), Layout(tp=16)])
+def test_a_generation_takes_what_the_planner_adds_up(layout):
+    job, large = Inference(2, 1000, 2), catalogue.model("llama-3.1-405b")
+    machine = catalogue.machine("8xh100-80", devices=16)
+    first, second = prefill(large, layout, job, machine), token(large, layout, job, machine, context=1001)
+    assert simulated(large, layout, job, machine).seconds == pytest.approx(first.seconds + second.seconds, rel=0.01)
 
 
 def test_a_step_of_405b_on_16384_devices_takes_seconds():
@@ -212,7 +233,7 @@ def test_ranks_that_compute_twice_as_fast_and_a_slow_one(real):
 
 
 def test_a_training_run_is_replayed():
-    trace = tiny_training()
+    trace = on_threads(2, traced)[0]
     made = replay(trace, MACHINE)
     assert recorded_by_rank(made.trace) == recorded_by_rank(trace)
 
