@@ -8,7 +8,7 @@ from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, UNCOUNTED, box, floats, gb, some, sources, weights_of
+from minitp.plan.questions.parts import MODELED, UNCOUNTED, box, floats, gb, several, some, sources, weights_of
 from minitp.plan.rows import by_kind
 from minitp.plan.syncs import syncs
 
@@ -61,7 +61,7 @@ def sync_points(what: WhatIf) -> Answer:
 def what_moves(what: WhatIf) -> Answer:
     """C05."""
     model, machine = what.the_model(MIDDLE), what.the_machine(MACHINE)
-    n, batch, seq = machine.devices, what.batch or 1, what.seq or 2048
+    n, batch, seq = several(machine.devices), what.batch or 1, what.seq or 2048
     job = Training(batch * n, seq, batch, recompute="full")
     layouts = (("tensor parallel", Layout(tp=n)), ("with sequence parallelism", Layout(tp=n, sequence=True)),
                ("ZeRO-3", Layout(dp=n, zero=3)))
@@ -75,7 +75,7 @@ def what_moves(what: WhatIf) -> Answer:
                      f"{units.both(memory.most_bytes(model, layout, job))}"))
         numbers[f"{name} sent"] = sent
     token = sum(sync.elements * sync.times * (model.config.layers if sync.part == "layer" else 1)
-                for sync in syncs(model, Layout(tp=n), 1, 1)) * bytes_of("bf16") if n > 1 else 0.0
+                for sync in syncs(model, Layout(tp=n), 1, 1)) * bytes_of("bf16")
     share = 2 * (n - 1) / n
     weights = weights_of(model, "bf16") * (n - 1) / n
     even = weights / max(token * share, 1)

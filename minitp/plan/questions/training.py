@@ -98,8 +98,9 @@ def gpt3(what: WhatIf) -> Answer:
     numbers |= {"planned days on 384": planned.time.days or 0, "fits on 384": float(planned.verdict.fits)}
     machines = -(-devices // A_MACHINE[0])
     return Answer(
-        f"It could have been: {devices} A100 need {numbers['A100 days']:,.0f} days at the rate that was published for "
-        f"them, {devices} V100 {numbers['V100 days']:,.0f} at theirs. The paper says V100, and no number.",
+        f"It could have been: {devices:,} A100 need {units.duration(numbers['A100 days'] * flops.DAY)} at the rate "
+        f"that was published for them, {devices:,} V100 {units.duration(numbers['V100 days'] * flops.DAY)} at "
+        "theirs. The paper says V100, and no number.",
         (f"{model.name} ({model.config.layers} layers, {units.count(model.parameters)} parameters) on "
          f"{units.count(tokens)} tokens is 6PT = {work:.3g} FLOP. {devices} cards are {machines} machines of "
          f"{A_MACHINE[0]}, whatever memory they have; 100 machines with {devices} cards would have "
