@@ -127,7 +127,7 @@ def test_where_messages_are_free_the_pipeline_takes_what_its_schedule_takes(kind
     assert max(ends) == pytest.approx(max(stage[-1].end for stage in spans), rel=0.02)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(degrees, kinds, st.lists(st.tuples(st.integers(0, 26), st.sampled_from([0.5, 1.5, 4.0])), max_size=2))
 def test_classes_take_the_time_that_all_ranks_one_by_one_take(degrees, kinds, slow):
     layout = Layout(**degrees, **kinds)
