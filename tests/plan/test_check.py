@@ -124,7 +124,7 @@ def test_what_to_know_is_said():
     for words in ("world: mpi in the trace, threads", "cores: 2 in the trace, 8", "MPI: MPICH in the trace, another",
                   "took turns on 2 cores", "mind", "--ranks 2"):
         assert words in said
-    assert "\x1b" not in said and "hosts" not in said
+    assert "\x1b" not in said and "hosts" not in said and "stay in the caches" in said
     assert "wasn't calibrated here" in " ".join(comparison(trace, known()).notes)
 
 
