@@ -42,7 +42,7 @@ def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *
     lanes = lanes_of(model, layout, stragglers, jitter, show)
     one = Run(model, layout, job, machine, lanes, Noise(tuple(stragglers), jitter, seed), queue)
     times = run(one.program, progress)
-    tails = [one.tails(n)[-1] * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
+    tails = [float(one.tails(n)[-1]) * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
     end = max(float(times.leave[last - 1]) + tail for last, tail in zip(one.first[1:], tails, strict=True))
     axis = [step.axis for steps in one.steps for step in steps]
     weight = [lane.stands_for / layout.devices for lane in lanes]
