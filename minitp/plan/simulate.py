@@ -77,7 +77,7 @@ def _check_size(model: PlannedModel, layout: Layout, job: Job, lanes: int) -> No
     events = lanes * met * (model.config.layers // layout.pp + 1)
     if events > MOST_EVENTS:
         raise ConfigError(f"{lanes:,} ranks would meet at about {events:,} events, and {MOST_EVENTS:,} are the most "
-                          "that are simulated: take fewer micro-batches or new tokens, show classes, or leave out jitter")
+                          "that are simulated: take fewer micro-batches or new tokens, show classes, leave out jitter")
 
 
 def replay(trace: Trace, machine: Machine, *, speed: float = 1.0, stragglers: Sequence[Straggler] = (),

@@ -261,7 +261,7 @@ def test_groups_that_lie_evenly_meet_as_the_machine_says(members, power, boxes):
 
 @pytest.mark.parametrize(("layout", "job", "show", "words"), [
     (Layout(tp=8, pp=16, dp=128), Training(2048, 8192), "all", "4,096 are the most"),
-    (Layout(tp=8, pp=16, dp=16), Training(256, 8192), "all", "that a trace is written with"),
+    (Layout(tp=8, pp=16, dp=8), Training(256, 8192), "all", "that a trace is written with"),
     (Layout(), Inference(1, 10, 10**6), "classes", "are the most that are simulated"),
     (Layout(tp=8, pp=4, dp=1024), Training(1024, 8192), "classes", "has 16,384"),
     (Layout(cp=2), Training(1, 8192), "classes", "cp > 1 is planned but not simulated"),
