@@ -13,6 +13,7 @@ SECTIONS = {                                              # file and url_path, t
                 ("shards", "Shards", ":material/grid_view:"),
                 ("ledger", "Ledger", ":material/receipt_long:"),
                 ("compare", "Compare", ":material/compare_arrows:")],
+    "Plan": [("plan", "Memory and machines", ":material/memory:")],
     "Do": [("run", "Run", ":material/rocket_launch:"),
            ("lab", "Collectives lab", ":material/hub:")],
 }

@@ -38,7 +38,7 @@ def parse_bytes(text: Any) -> int:
     found = _BYTES.fullmatch(unit or "B")
     if not found:
         raise _bad(text, "size in bytes", rule)
-    return _whole(number * _factor(found[1], found[2]), text)
+    return _whole(number * _factor(found[1], found[2] or ""), text)
 
 
 def parse_rate(text: Any) -> float:

@@ -8,12 +8,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
 from minitp.plan import calibrate_messages, calibrate_rates
-from minitp.plan.calibrate import Calibration, Collective, beside, calibrate, caveat, machine_of, rank_numbers
+from minitp.plan.calibrate import (
+    Calibration,
+    Collective,
+    beside,
+    calibrate,
+    caveat,
+    machine_of,
+    plausible,
+    rank_numbers,
+)
 from minitp.plan.calibrate_messages import BETWEEN, OPS, SIZES, TESTS, Measured, SmallerGroups, collectives
 from minitp.plan.catalogue import machine, write_machine
 from minitp.plan.durations import Kind, durations
@@ -59,6 +68,7 @@ def test_known_times_give_their_pair_back():
     assert found.error.points == len(TESTS) and found.error.worst < 0.1       # a line in logarithms between powers of 2
 
 
+@settings(max_examples=40)
 @given(st.floats(1e-6, 1e-3), st.floats(1e-11, 1e-8), st.integers(0, 2**32 - 1), st.floats(0, 0.1))
 def test_noisy_times_give_nearly_their_pair_and_state_the_noise(alpha, beta, seed, most):
     draw = np.random.default_rng(seed)
@@ -83,7 +93,15 @@ def test_sizes_beside_a_jump_are_measured_next():
     following = beside(jump)
     assert any(8192 < size < 16384 for size in following) and all(2048 < size < 65536 for size in following)
     assert all(size % 4 == 0 and size not in jump for size in following)
+    assert beside({4: 0.0, **dict.fromkeys(SIZES[1:], 1e-5)}) == []
     assert beside({4: 1.0}) == [] and rank_numbers(2) == [2] and rank_numbers(12) == [2, 3, 4, 8, 12]
+
+
+def test_a_time_far_above_that_of_a_larger_payload_is_left_out():
+    lows = {4: 2.0, 16: 30.0, 64: 2.5, 256: 2.0, 1024: 9.0}
+    times = {size: (low, low + 1, low + 2) for size, low in lows.items()}
+    assert plausible(times) == {size: times[size] for size in (4, 64, 256, 1024)}      # a protocol may save a little
+    assert list(plausible(dict(reversed(times.items())))) == [4, 64, 256, 1024] and plausible({}) == {}
 
 
 def event(rank: int, sequence: int, op: str, enter: int, leave: int, **more) -> Event:
@@ -114,7 +132,9 @@ def test_times_with_a_lost_core_are_left_out_while_others_are_left():
         [1e-8 * n for n in range(2, 9)])                                          # step 0 warms up
     lost = np.array([False, True, False, True, False, False, False, True])
     assert Measured(trace, lost).times()[Kind("all_reduce", 2, 64)] == pytest.approx([3e-8, 5e-8, 6e-8, 7e-8])
-    assert len(Measured(trace, np.array([True] * 8)).times()[Kind("all_reduce", 2, 64)]) == 7
+    for n in (0, 1):                                                              # one undisturbed time is too few
+        alone = Measured(trace, np.arange(8) != n)
+        assert len(alone.times()[Kind("all_reduce", 2, 64)]) == 7
     low, middle, high = Measured(trace, lost).quartiles()[Kind("all_reduce", 2, 64)]
     assert low < middle < high
 
@@ -234,7 +254,7 @@ def test_calibrate_then_check_with_mpi(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert [row["op"] for row in found["collectives"]] == list(OPS) and found["facts"]["world"] == "mpi"
-    assert all(row["latency_s"] >= 0 and row["table_error"]["points"] == len(TESTS) for row in found["collectives"])
+    assert all(row["latency_s"] >= 0 and 0 < row["table_error"]["points"] <= len(TESTS) for row in found["collectives"])
     trace = tmp_path / "run.json.gz"
     made = subprocess.run([sys.executable, "-m", "minitp", "generate", "-m", "tiny", "-n", "2", "--trace", str(trace),
                            "--max-tokens", "4", "--tokens", "1,5,9"], capture_output=True, text=True, timeout=100)

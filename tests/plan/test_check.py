@@ -80,6 +80,16 @@ def test_a_silent_rank_is_a_difference():
     assert not found.exact and all(row.recorded == 0 for row in found.rows)
 
 
+def test_kinds_within_the_stated_error_are_counted():
+    trace = trace_of(plan())
+    errors = {"all_reduce on 2": {"median": 0.01, "worst": 0.05}, "all_gather on 2": {"median": 0.1, "worst": 0.2}}
+    found = comparison(trace, known(measured={"errors": errors}))
+    kinds = [row for row in found.rows if row.op in ("all_reduce", "all_gather")]
+    assert found.within == (len(kinds), len(kinds)) and all(row.stated.worst in (0.05, 0.2) for row in kinds)
+    trace.events["leave"][trace.words("op") == "all_gather"] += 10**6
+    assert comparison(trace, known(measured={"errors": errors})).within[0] < len(kinds)
+
+
 def test_memory_is_exact_or_a_difference():
     trace = trace_of(plan())
     held = [own.held(rows) for rows in own.of_trace(trace.run)]
@@ -114,7 +124,7 @@ def test_what_to_know_is_said():
     for words in ("world: mpi in the trace, threads", "cores: 2 in the trace, 8", "MPI: MPICH in the trace, another",
                   "took turns on 2 cores", "mind", "--ranks 2"):
         assert words in said
-    assert "\x1b" not in said and "hosts" not in said
+    assert "\x1b" not in said and "hosts" not in said and "stay in the caches" in said
     assert "wasn't calibrated here" in " ".join(comparison(trace, known()).notes)
 
 
@@ -142,7 +152,9 @@ def test_collectives_run_now_are_at_payloads_of_no_table():
 def test_collectives_run_now_stand_beside_the_machine(monkeypatch):
     from minitp.plan import check_now
     monkeypatch.setattr(check_now, "PAYLOADS", (4, 80))
-    rows, other = run_threads(lambda comm: now(comm, known(), seconds=0), 2)
+    found, other = run_threads(lambda comm: now(comm, known(), seconds=0), 2)
+    rows = found.rows
+    assert "wasn't calibrated here" in found.notes[0]
     assert other is None and [Kind(row.op, row.ranks, row.payload) for row in rows] == [
         Kind(op, 2, size) for op in OPS for size in (4, 80)]
     assert all(row.measured_s > 0 and row.modeled_s > ALPHA / 2 for row in rows)

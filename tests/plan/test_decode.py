@@ -145,6 +145,16 @@ def test_a_prompt_computes_and_a_pipeline_takes_its_sequences_in_turn():
     assert sixteen.seconds / four.seconds == pytest.approx((16 + 3) / (4 + 3), rel=0.03)
 
 
+def test_a_cut_cache_is_read_in_parts_and_merged():
+    """C06: each rank attends to its part of the context; what it costs is one all-reduce a layer more."""
+    job = Inference(prompt=128_000, new=1000)
+    whole, cut = (token(LLAMA31_8B, Layout(tp=2, cp=cp), job, boxes(8)) for cp in (1, 4))
+    cache = {time: next(row.seconds for row in time.rows if "KV cache" in row.term) for time in (whole, cut)}
+    assert cache[cut] == pytest.approx(cache[whole] / 4)
+    assert any("merge" in row.term for row in cut.rows) and cut.latency_s > whole.latency_s
+    assert cut.seconds < whole.seconds
+
+
 def test_groups_keep_a_pipelines_stages_busy():
     job, layout = Inference(batch=8, prompt=100, new=28), Layout(tp=8, pp=4)
     one, four = (token(LLAMA31_405B, layout, job, boxes(32), groups=groups) for groups in (1, 4))

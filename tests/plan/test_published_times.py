@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from minitp.plan import catalogue
-from minitp.plan.decode import token
+from minitp.plan.decode import prefill, token
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout
 from minitp.plan.step import StepTime, training_step
@@ -100,3 +100,14 @@ def test_raspberry_pis_through_a_root_by_ring_and_by_doubling():
     assert milliseconds("llama-2-7b", 8, "doubling") < 0.7 * milliseconds("llama-2-7b", 4, "doubling")
     assert milliseconds("llama-2-13b", 4, "star") == pytest.approx(848.2, rel=0.2)
     assert 0.6 < milliseconds("llama-2-13b", 8, "star") / 1114.9 < 0.8
+
+
+def test_measured_tokens_and_a_prompt():
+    """What no formula of planner.md has: Mixtral on 2 A100, a prompt of PaLM on 64 TPUv4, BLOOM on 8 A100 (44 ms)."""
+    mixtral = token(catalogue.model("mixtral-8x7b"), Layout(tp=2), ONE, catalogue.machine("8xa100-80", devices=2))
+    assert mixtral.tokens_per_s == pytest.approx(96.67, rel=0.1)
+    palm = prefill(catalogue.model("palm-540b"), Layout(tp=64), Inference(prompt=2048, new=64, weights="int8"),
+                   catalogue.machine("tpu-v4-pods", devices=64))
+    assert palm.seconds == pytest.approx(0.29, rel=0.2)
+    bloom = token(catalogue.model("bloom-176b"), Layout(tp=8), ONE, catalogue.machine("8xa100-80"))
+    assert 0.7 < bloom.seconds / 0.04402 < 1.0                            # without what a framework adds

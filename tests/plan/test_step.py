@@ -2,6 +2,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
 from minitp.plan import flops
@@ -28,6 +30,21 @@ def test_terms_add_up_and_utilization_stays_under_what_is_reached():
     assert time.device_hours == pytest.approx(time.days * 24 * 128)
     assert time.to_plain()["MFU"] == time.mfu
     assert training_step(GPT3, Layout(), FULL, boxes(1)).days is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(tp=st.integers(1, 7), pp=st.integers(1, 5), dp=st.integers(1, 3), cp=st.integers(1, 3), zero=st.integers(0, 3),
+       sequence=st.booleans(), rounds=st.integers(1, 4), recompute=st.sampled_from(["none", "selective", "full"]))
+def test_any_layout_takes_at_least_its_operations(tp, pp, dp, cp, zero, sequence, rounds, recompute):
+    """Uneven heads, layers and pieces of a sequence only cost more; more micro-batches never use devices less."""
+    model = llama(5, 42, 7, 7, 90, 101)
+    layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, zero=zero, sequence=sequence)
+    machine = boxes(-(-layout.devices // 4) * 4, 4)
+    job = Training(batch=dp * rounds, seq=30, recompute=recompute)
+    one, more = (training_step(model, layout, replace(job, batch=job.batch * times), machine) for times in (1, 3))
+    assert all(row.seconds >= 0 for row in one.rows)
+    assert one.mfu <= one.hfu <= A100.flops_reached * (1 + 1e-9)
+    assert zero >= 2 or more.mfu >= one.mfu * (1 - 1e-9)
 
 
 def test_one_device_only_computes_and_updates():

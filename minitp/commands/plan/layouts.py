@@ -142,12 +142,16 @@ def plain(model: PlannedModel, machine: Machine, job: Job, found: Found, larger:
     """The same for JSON."""
     return {"model": model.name, "parameters": model.parameters, "machine": machine.to_plain(),
             "job": job_in_words(job), "tried": found.tried,
-            "best": [{"layout": str(one.layout), "degrees": degrees(one),
-                      "memory": [row.to_plain() for row in one.rows], "held": one.held, "room": one.room, "seconds": one.seconds,
-                      "time": [row.to_plain() for row in one.time.rows]} for one in found.best[:top]],
+            "best": [plain_candidate(one) for one in found.best[:top]],
             "failed": [{"layout": str(one.layout), "why": one.why, "text": one.text} for one in found.failed],
             "enough": None if larger is None else {"devices": larger[0].devices,
                                                    "layout": str(larger[1].best[0].layout)}}
+
+
+def plain_candidate(one: Candidate) -> dict[str, Any]:
+    return {"layout": str(one.layout), "degrees": degrees(one), "memory": [row.to_plain() for row in one.rows],
+            "held": one.held, "room": one.room, "seconds": one.seconds,
+            "time": [row.to_plain() for row in one.time.rows]}
 
 
 def degrees(one: Candidate) -> dict[str, Any]:

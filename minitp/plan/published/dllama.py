@@ -8,6 +8,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from minitp.errors import ConfigError
 from minitp.plan import catalogue
@@ -87,6 +88,25 @@ def node(name: str, net: str = "") -> Node:
                           "catalogue will do with net=5GbE")
     return Node(device.name, device.bandwidth, 0.0, 1e9 / 8 * float(rate[1]), "0.7",
                 f"a bound: {device.bandwidth / 1e9:g} GB/s of memory, and {rate[0]} at its full rate")
+
+
+class Measured(NamedTuple):
+    """A row of a README's table, in seconds: a token, and of it inference on the root and transfer."""
+    token: float
+    inference: float
+    transfer: float
+    source: str
+
+
+@cache
+def measured(kind: str, model: str) -> dict[int, Measured]:
+    """What was measured on a kind of node, by how many there were; empty where nothing was published."""
+    found = {}
+    for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["measured"]:
+        if (row["node"], row["model"]) == (kind, model):
+            times = zip(row["nodes"], row["token"], row["inference"], row["transfer"], strict=True)
+            found |= {nodes: Measured(*(each / 1000 for each in of), row["source"]) for nodes, *of in times}
+    return found
 
 
 def transferred(version: str, model: Layers, nodes: int, width: float) -> float:

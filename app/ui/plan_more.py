@@ -1,0 +1,103 @@
+"""Two sections of the page Memory and machines that no slider moves: a check against real runs, and the questions."""
+from typing import Any
+
+import streamlit as st
+
+from minitp.errors import ConfigError, FileFormatError
+from minitp.plan.check import Comparison
+from minitp.plan.questions import QUESTIONS
+from minitp.plan.questions.base import Answer, WhatIf, named
+from minitp.trace import Trace
+from minitp.view import plan_check
+from minitp.view.figures import plan_check as figures
+from minitp.view.plan_ask import what_if
+from ui import page, plan_inputs, state
+from ui.picker import open_run
+
+
+@st.cache_resource(max_entries=6, show_spinner="Comparing …")
+def _compared(digest: str, calibration: int, _trace: Trace, _this: Any) -> Comparison:
+    """Nobody changes it. The first two are the key."""
+    return plan_check.compared(_trace, _this)
+
+
+def check() -> None:
+    """A real run beside its prediction."""
+    opened = open_run()
+    if opened is None:
+        return
+    try:
+        this = plan_check.calibrated()
+        found = _compared(opened.digest, plan_check.calibration(), opened.trace, this)
+    except (ConfigError, FileFormatError, OSError) as error:
+        page.problem("This run can't be compared with a prediction.", str(error))
+        return
+    if this is None:
+        st.info("This machine isn't calibrated yet. `minitp plan calibrate` measures it in half a minute; then times "
+                "are compared here too. Counts and bytes need no calibration.", icon=":material/speed:")
+    (st.success if found.exact else st.warning)(plan_check.exact_line(found))
+    if this is not None:
+        _times(found)
+    st.subheader("Counts and bytes", anchor=False)
+    page.table(plan_check.count_rows(found), key="plan_counts")
+    if found.memory:
+        st.subheader("Memory, as planned and as each rank counted it", anchor=False)
+        page.table(plan_check.memory_rows(found), key="plan_held")
+    if found.differences:
+        st.code("\n".join(found.differences[:50]), language=None, wrap_lines=True)
+
+
+def _times(found: Comparison) -> None:
+    shown = plan_check.points(found)
+    line = plan_check.times_line(shown)
+    st.markdown(line)
+    if shown:
+        page.chart(figures.check_figure(shown, ink=page.ink()), key="plan_check", rows=plan_check.time_rows(found),
+                   alt=f"Time by the model against measured time, a mark for each kind of collective. {line}")
+    for note in found.notes:
+        st.caption(page.escaped(note[0].upper() + note[1:]))
+    page.table(plan_check.pass_rows(found), key="plan_passes")
+
+
+@st.cache_resource(max_entries=40, show_spinner="Working it out …")
+def _answered(name: str, asked_with: WhatIf) -> Answer:
+    return named(QUESTIONS, name).ask(asked_with)
+
+
+def ask() -> None:
+    """The planner's questions; the page's inputs may take the place of their own values."""
+    if not QUESTIONS:
+        st.info("There are no questions in this version.")
+        return
+    texts = {question.name: question.text for question in QUESTIONS}
+    state.keep("plan_question", state.query_choice("question", list(texts), next(iter(texts))))
+    name = st.selectbox("Question", list(texts), key="plan_question", format_func=texts.__getitem__)
+    options = named(QUESTIONS, name).options
+    given: list[str] = []
+    if options:
+        given = st.pills("With this page's own", list(options), selection_mode="multi", key=f"plan_with_{name}",
+                         help="Instead of the question's values: set them here, and what they are in Memory.")
+    with_ = what_if(plan_inputs.asked_now(), given)
+    state.in_address(question=name)
+    try:
+        answer = _answered(name, with_)
+    except (ConfigError, OSError) as error:
+        page.problem("This can't be answered so.", str(error))
+        return
+    if with_.given:
+        st.caption(page.escaped(f"Asked with {', '.join(f'{one} {value}' for one, value in with_.given.items())}."))
+    _show(answer)
+    st.code(f"minitp plan ask {name}", language=None)
+
+
+def _show(answer: Answer) -> None:
+    st.markdown(f"**{page.escaped(answer.short)}**")
+    for text in answer.paragraphs:
+        st.markdown(page.escaped(text))
+    for at, one in enumerate(answer.tables):
+        st.caption(page.escaped(one.title))
+        page.table([dict(zip(one.heads, row, strict=True)) for row in one.rows], key=f"plan_answer_{at}")
+    for text in answer.reasoning:
+        st.markdown(f"- {page.escaped(text)}")
+    if answer.sources:
+        st.caption(page.escaped(f"Sources: {'; '.join(answer.sources)}"))

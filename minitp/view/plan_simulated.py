@@ -1,0 +1,34 @@
+"""A plan played event by event, written into the runs folder so that the other pages can open it. A model."""
+import re
+from hashlib import sha256
+from pathlib import Path
+
+from minitp.errors import ConfigError
+from minitp.plan.job import Inference
+from minitp.plan.simulate import simulated
+from minitp.view.plan import Asked
+
+MOST_TOKENS = 8                        # new tokens that a simulated generation shows
+DIGITS = 8
+
+
+def file_name(asked: Asked) -> str:
+    """The same inputs have the same file: simulating them again replaces it."""
+    facts = "&".join(f"{key}={value}" for key, value in asked.to_address().items() if key != "show")
+    model = re.sub(r"[^a-z0-9.-]+", "-", asked.model.lower()).strip(".-")[:40] or "model"
+    return f"simulated-{model}-{sha256(facts.encode()).hexdigest()[:DIGITS]}.json.gz"
+
+
+def write(asked: Asked, folder: Path) -> str:
+    """Simulate and write; the file's name. ConfigError for what isn't simulated, SaveError or OSError for a folder
+    that can't be written to."""
+    job = asked.job()
+    if isinstance(job, Inference) and job.new > MOST_TOKENS:
+        job = Inference(job.batch, job.prompt, MOST_TOKENS, job.weights, job.cache)
+    elif isinstance(job, Inference) and not job.new:
+        raise ConfigError("a generation without new tokens has nothing to be simulated: set new tokens to 1 or more")
+    made = simulated(asked.planned(), asked.layout(), job, asked.described())
+    name = file_name(asked)
+    folder.mkdir(parents=True, exist_ok=True)
+    made.trace.write(folder / name)
+    return name
