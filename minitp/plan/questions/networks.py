@@ -21,7 +21,7 @@ TCP, RDMA = "ethernet-10g", "ib-hdr"
 def sync_point_cost(what: WhatIf) -> Answer:
     """What one all-reduce takes on each link."""
     model, tokens = what.the_model(MIDDLE), what.batch or 1
-    payload, count = curve.sync_point(model, tokens)[1], curve.syncs(model)
+    payload, count = curve.sync_point(model, tokens)[1], curve.sync_points(model)
     links = (catalogue.link(what.link), *LINKS) if what.link else LINKS
     ranks = (what.devices,) if what.devices else RANKS
     rows = sync_cost.on_links(payload, count, ranks, links)
@@ -127,7 +127,7 @@ def _placements(model: PlannedModel, machine: Machine,
 def switch(what: WhatIf) -> Answer:
     """C17."""
     model, n = what.the_model(MIDDLE), what.devices or 8
-    payload, count = curve.sync_point(model, what.batch or 1)[1], curve.syncs(model)
+    payload, count = curve.sync_point(model, what.batch or 1)[1], curve.sync_points(model)
     link, stack = catalogue.link(what.link or RDMA), catalogue.link(TCP)
     switches = {name: one for name, one in catalogue.switches().items() if one.latency_s < link.latency_s + 1e-6}
     rows = sync_cost.switch_hop(payload, count, n, link, stack, [one.latency_s for one in switches.values()])
