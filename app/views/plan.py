@@ -53,7 +53,8 @@ def times(asked: Asked, found: plan_memory.Memory) -> None:
     except ConfigError as error:
         st.caption(page.escaped(str(error)))
         return
-    for column, (label, value) in zip(st.columns(len(speed.cells)), speed.cells, strict=True):
+    columns = page.columns(len(speed.cells), least="9rem", key="plan_speed")
+    for column, (label, value) in zip(columns, speed.cells, strict=True):
         column.metric(f"{label} (model)", value)
     with st.expander("Where the time goes, by the model"):
         page.table(speed.rows, key="plan_times")
@@ -140,17 +141,13 @@ def network(asked: Asked, picture: Any) -> None:
     st.caption(MODEL)
 
 
-def inputs(asked: Asked) -> None:
-    plan_inputs.layout(asked.task)
-    plan_inputs.job(asked.task)
-    plan_inputs.what_ifs()
-
-
 def pictured(asked: Asked, draw: Any) -> None:
     """A picture with the sliders that move it at its right, on a phone below it; the rest over the whole width."""
-    picture, right = st.columns((2.4, 1), gap="large")
+    picture, right = page.columns((2, 1), least=("26rem", "15rem"), key="plan_split", gap="medium")
     with right:
-        inputs(asked)
+        plan_inputs.layout(asked.task)
+        plan_inputs.job(asked.task)
+        plan_inputs.what_ifs()
     why = plan_layouts.possible(asked)
     if why:
         with picture:
@@ -161,10 +158,13 @@ def pictured(asked: Asked, draw: Any) -> None:
 
 def listed(asked: Asked) -> None:
     """The search over the whole width, under the inputs."""
-    for column, part in zip(st.columns(3), (plan_inputs.job, plan_inputs.layout, lambda _: plan_inputs.what_ifs()),
-                            strict=True):
-        with column:
-            part(asked.task)
+    first, second, third = page.columns(3, least="14rem", key="plan_inputs")
+    with first:
+        plan_inputs.job(asked.task)
+    with second:
+        plan_inputs.layout(asked.task)
+    with third:
+        plan_inputs.what_ifs()
     layouts(asked)
 
 

@@ -106,9 +106,11 @@ def sync_point(model: PlannedModel, tokens: int = 1, bytes_each: float = 2) -> t
     return f"{model.name}, {what}", inside.elements * bytes_each
 
 
-def sync_points(model: PlannedModel) -> int:
-    """How many one pass has, as the closed form counts them: 2L + 2."""
-    return sum(sync.times * on_stage(_GROUP, 0, sync.part, model.config.layers) for sync in syncs(model, _GROUP, 1, 1))
+def sync_points(model: PlannedModel, batch: int = 1, tokens: int = 1) -> int:
+    """Sync points of one pass over `batch` sequences of `tokens` tokens each, as the closed form counts them: 2L + 2,
+    whatever it carries; L + 2 where attention and MLP are side by side."""
+    return sum(sync.times * on_stage(_GROUP, 0, sync.part, model.config.layers)
+               for sync in syncs(model, _GROUP, batch, tokens))
 
 
 def _offer(one: Price, algorithm: str) -> Price | None:

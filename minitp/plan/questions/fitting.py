@@ -267,8 +267,8 @@ def _fewest_machines(model: PlannedModel, machine: Machine, what: WhatIf) -> tup
 
 
 def _run_on_one(model: PlannedModel, machine: Machine) -> tuple[str, float]:
-    """How many sequences of 2,048 tokens run on one machine beside the weights."""
-    layout, job = Layout(tp=machine.per_machine), Inference(prompt=SEQ // 2, new=SEQ // 2)
+    """How many sequences of 2,048 tokens run on one machine beside the weights, their prompts taken piece by piece."""
+    layout, job = Layout(tp=machine.per_machine), Inference(prompt=1, new=SEQ - 1)
     found = search.judge(model, layout, job, machine)
     if isinstance(found, search.Failure):
         return f"one machine is too little as well: {found.text}", 0.0

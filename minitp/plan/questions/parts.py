@@ -14,6 +14,7 @@ from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import WhatIf
 from minitp.trace.wording import count, plain
 
+LONGEST = 300                               # characters of a source that are shown
 MODELED = ("All times are a model of the machine; none was measured. Queues, stragglers, input, checkpoints and "
            "restarts aren't in it.")
 UNCOUNTED = (f"A reserve of {units.percent(RESERVE)} stands for what no term counts: {UNMODELED[0].what}, "
@@ -83,7 +84,7 @@ def _lines(thing: object) -> list[str]:
         return [*_lines(thing.device), *(line for level in thing.levels if level.size > 1 or level is thing.levels[0]
                                          for line in _lines(level.link))]
     name, source = getattr(thing, "name", ""), getattr(thing, "source", "")
-    return [plain(f"{name}: {source}", 300)] if source else []
+    return [plain(f"{name}: {source}", LONGEST)] if source else []
 
 
 def gb(size: float) -> str:

@@ -1,8 +1,8 @@
 """Of running a model: sync points, what moves, which axis is cut, the longest context, experts, one small card."""
 from dataclasses import replace
 
-from minitp.plan import catalogue, decode, flops, memory, search, traffic, units
-from minitp.plan.capacity import Capacity, longest_context, most_sequences
+from minitp.plan import catalogue, curve, decode, flops, memory, search, traffic, units
+from minitp.plan.capacity import Capacity, longest_context, most, most_sequences, verdict
 from minitp.plan.job import BYTES, Inference, Training, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
@@ -16,12 +16,6 @@ MACHINE, MIDDLE, SMALLEST, PARALLEL, LONG, EXPERTS = ("8xa100-80", "llama-2-70b"
                                                       "llama-3.1-70b", "mixtral-8x7b")
 
 
-def points(model: PlannedModel, batch: int, tokens: int) -> int:
-    """Sync points of one forward pass over `batch` sequences of `tokens` tokens each, by the closed form of traces."""
-    return sum(sync.times * (model.config.layers if sync.part == "layer" else 1)
-               for sync in syncs(model, Layout(tp=2), batch, tokens))
-
-
 def sync_points(what: WhatIf) -> Answer:
     """C02."""
     names = (SMALLEST, MIDDLE, PARALLEL)
@@ -32,16 +26,16 @@ def sync_points(what: WhatIf) -> Answer:
     passes = ((1, 1, "1 new token"), (1, prompt, f"a prompt of {some(prompt, 'token')}"),
               (batch, 1, f"{batch} sequences, a token each"))
     one, many = (decode.token(main, layout, Inference(batch=n), machine) for n in (1, batch))
-    numbers: dict[str, float] = {f"{model.name} {times}": points(model, n, t) for model in models
+    numbers: dict[str, float] = {f"{model.name} {times}": curve.sync_points(model, n, t) for model in models
                for n, t, times in ((1, 1, "token"), (1, prompt, "prompt"), (batch, 1, "batch"))}
     numbers |= {"token s": one.seconds, "network s": one.network_s, "batch s": many.seconds}
-    count = points(main, 1, 1)
+    count = curve.sync_points(main)
     return Answer(
         f"Nearly: two a layer, not one, and two at the ends: 2L + 2 of a forward pass, whatever it carries. "
         f"{main.name} with {main.config.layers} layers has {count}.",
         ("A layer sums twice, after attention and after the MLP, as what follows is a norm, and a norm of a sum is not "
          f"the sum of norms. Only where both read the same input are they summed together, once a layer: {PARALLEL} "
-         f"with {catalogue.model(PARALLEL).config.layers} layers has {points(catalogue.model(PARALLEL), 1, 1)}.",
+         f"with {catalogue.model(PARALLEL).config.layers} layers has {curve.sync_points(catalogue.model(PARALLEL))}.",
          f"They are counted by pass, not by token: a prompt of {some(prompt, 'token')} has as many as one token, and "
          f"{batch} sequences share theirs: {count / batch:.1f} a token. Speculation shares them in the same way.",
          f"What they cost: of a token of {main.name} on {some(layout.tp, 'card')} of {machine.name}, "
@@ -49,8 +43,9 @@ def sync_points(what: WhatIf) -> Answer:
          f"({units.percent(one.network_s / one.seconds)}). With {batch} sequences a pass takes "
          f"{units.duration(many.seconds)} and gives {batch} tokens."),
         (Table("Sync points of one pass", ("model", "layers", *(name for _, _, name in passes), "a token of the batch"),
-               tuple((model.name, f"{model.config.layers}", *(f"{points(model, n, t)}" for n, t, _ in passes),
-                      f"{points(model, batch, 1) / batch:.1f}") for model in models), (1, 2, 3, 4, 5)),
+               tuple((model.name, f"{model.config.layers}",
+                      *(f"{curve.sync_points(model, n, t)}" for n, t, _ in passes),
+                      f"{curve.sync_points(model, batch) / batch:.1f}") for model in models), (1, 2, 3, 4, 5)),
          Table(f"One token of {main.name} on {some(layout.tp, 'card')} (a model)", ("term", "numbers", "time"),
                tuple((row.term, row.numbers, units.duration(row.seconds)) for row in one.rows), (2,))),
         (f"2L + 2 = 2 · {main.config.layers} + 2 = {2 * main.config.layers + 2}: the embedding, two a layer, and the "
@@ -165,17 +160,17 @@ def longest(what: WhatIf) -> Answer:
     model, machine = what.the_model(MIDDLE), what.the_machine(MACHINE)
     layout = Layout(tp=min(machine.devices, model.config.heads))
     dtype, batch, seq = what.weights or "bf16", what.batch or 1, what.seq or 4096
-    capacity, job = Capacity.of(machine.device), Inference(batch, max(1, seq - 1), 1, weights=dtype)
-    c = model.config
+    capacity, job, c = Capacity.of(machine.device), Inference(batch, 1, max(0, seq - 1), weights=dtype), model.config
     each = 2 * c.layers * c.kv_heads * c.head_size * bytes_of(job.cache)
-    tokens = longest_context(model, layout, replace(job, prompt=1), capacity)
-    sequences = most_sequences(model, layout, job, capacity)
-    rows = [(name, f"{longest_context(model, layout, changed, capacity):,}",
-             f"{most_sequences(model, layout, replace(changed, prompt=job.prompt), capacity):,}")
-            for name, changed in _kinds(job)]
+    at_once = longest_context(model, layout, replace(job, new=0), capacity)
+    tokens, sequences = _longest(model, layout, job, capacity), most_sequences(model, layout, job, capacity)
+    rows = [(name, f"{longest_context(model, layout, replace(kind, new=0), capacity):,}",
+             f"{_longest(model, layout, kind, capacity):,}", f"{most_sequences(model, layout, kind, capacity):,}")
+            for name, kind in _kinds(job)]
     without = each * c.heads / c.kv_heads
-    numbers = {"bytes a token": each, "longest": tokens, "sequences": sequences, "without groups": without}
-    trained = (f" (its own positions end at {c.positions:,})" if tokens > c.positions else "")
+    numbers = {"bytes a token": each, "longest": tokens, "longest at once": at_once, "sequences": sequences,
+               "without groups": without}
+    trained = f" (its own positions end at {c.positions:,})" if tokens > c.positions else ""
     return Answer(
         f"{tokens:,} tokens of {some(batch, 'sequence')}{trained}, or {some(sequences, 'sequence')} of {seq:,} "
         f"tokens, on {some(layout.tp, 'card')} of {machine.name}." if tokens else
@@ -184,18 +179,25 @@ def longest(what: WhatIf) -> Answer:
          f"cards together. Its weights in {dtype} are {units.both(weights_of(model, dtype))}; what is left beside "
          f"them and the reserve is for caches. With a key and value for each of {c.heads} query heads it would be "
          f"{units.both(without)} a token; {c.kv_heads} kv heads share.",
-         "By bytes alone: what length a model was trained for is another matter, and the time of a token grows with "
-         "its cache."),
-        (Table(f"{model.name} on {box(machine)}", ("weights, cache", f"longest context, {some(batch, 'sequence')}",
-                                                   f"most sequences of {seq:,} tokens"), tuple(rows), (1, 2)),),
+         "That is with prompts taken piece by piece. All of a prompt in one pass keeps the arrays of that pass as "
+         f"well, and {at_once:,} tokens fit. By bytes alone: what length a model was trained for is another matter, "
+         "and the time of a token grows with its cache."),
+        (Table(f"{model.name} on {box(machine)}", (
+            "weights, cache", f"longest of {some(batch, 'sequence')}, prompt in one pass", "piece by piece",
+            f"most sequences of {seq:,} tokens"), tuple(rows), (1, 2, 3)),),
         (f"2 · L · kv · e · bytes = 2 · {c.layers} · {c.kv_heads} · {c.head_size} · {bytes_of(job.cache):g} = "
          f"{each:,.0f} B a token.", UNCOUNTED), sources(model, machine), floats(numbers))
+
+
+def _longest(model: PlannedModel, layout: Layout, job: Inference, capacity: Capacity) -> int:
+    """The longest cache whose tokens come a few at a time."""
+    return most(lambda n: verdict(model, layout, replace(job, prompt=1, new=n - 1), capacity).fits)
 
 
 def _kinds(job: Inference) -> list[tuple[str, Inference]]:
     """Number types of weights and cache to compare."""
     pairs = dict.fromkeys(((job.weights, "bf16"), (job.weights, "fp8"), ("fp8", "fp8"), ("int4", "fp8")))
-    return [(f"{weights}, {cache}", replace(job, prompt=1, weights=weights, cache=cache)) for weights, cache in pairs]
+    return [(f"{weights}, {cache}", replace(job, weights=weights, cache=cache)) for weights, cache in pairs]
 
 
 # --- experts --------------------------------------------------------------------------------------------------------

@@ -194,7 +194,8 @@ def zero(what: WhatIf) -> Answer:
         fits = isinstance(search.judge(model, layout, job, machine), search.Candidate)
         rows.append((f"{stage}", *(gb(held.get(kind, 0)) for kind in ("weights", "gradients", "optimizer")), gb(states),
                      "yes" if fits else "no", gb(sent), units.duration(time.seconds)))
-        numbers |= {f"stage {stage} states": states, f"stage {stage} sent": sent, f"stage {stage} step s": time.seconds}
+        numbers |= {f"stage {stage} states": states, f"stage {stage} sent": sent, f"stage {stage} step s": time.seconds,
+                    f"stage {stage} fits": fits}
     p, width = model.parameters, weights_of(model, "bf16")
     return Answer(
         f"The same numbers, each kept once instead of {d} times: from {units.both(numbers['stage 0 states'])} a card "

@@ -128,7 +128,7 @@ BIGGEST, H100, SIZES = "llama-3.1-405b", "meta-24k-h100", (1024, 2048, 4096, 819
 
 
 def train_biggest(what: WhatIf) -> Answer:
-    """C07 and C12, for a training: the same batch on more and more cards."""
+    """C07, for a training: the same batch on more and more cards."""
     model = what.the_model(BIGGEST)
     run = next((run for run in catalogue.runs().values() if run.model == model and run.training.tokens),
                catalogue.run("llama-3.1-405b"))
@@ -207,5 +207,5 @@ QUESTIONS = (
     Question("gpt-3", "Was GPT-3 (96 layers, 175B) trained on about 400 GPUs, 100 machines of the day?", gpt3,
              ("C18",), ("model", "devices", "tokens")),
     Question("train-biggest", "How many GPUs does it take to train the biggest LLaMA, and how long?", train_biggest,
-             ("C07", "C12"), ("model", "machine", "memory", "devices", "between", "tokens", "batch", "seq")),
+             ("C07",), ("model", "machine", "memory", "devices", "between", "tokens", "batch", "seq")),
 )
