@@ -114,7 +114,9 @@ def test_a_wheel_carries_the_lessons_and_the_app(tmp_path):
             "minitp/view/player/css/player.css", "minitp/view/player/js/scene/gate.js",
             "minitp/view/traces/tiny-4-ranks.json.gz", "minitp/view/traces/smollm2-3-ranks.json.gz",
             "minitp/view/traces/tiny-training-4-ranks.json.gz", "minitp/bundled/tiny/config.json",
-            "minitp/bundled/tiny/model.safetensors", "minitp/bundled/tiny/train.toml"} <= set(names)
+            "minitp/bundled/tiny/model.safetensors", "minitp/bundled/tiny/train.toml",
+            *(f"minitp/plan/catalogue/{kind}.toml" for kind in ("models", "devices", "machines", "links", "runs"))
+            } <= set(names)
     assert not [name for name in names if name.startswith("tests/") or "media" in name]
 
 

@@ -3,6 +3,7 @@ import streamlit as st
 
 from minitp.errors import ConfigError
 from minitp.plan.links import LINKS
+from minitp.trace.simulated import is_simulated
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, duration, share
 from minitp.view import timeline as view
@@ -165,6 +166,10 @@ def show(opened: Opened) -> None:
     st.markdown(f"{view.straggler_line(last_to_come(opened.digest, opened.timeline))}  \n{view.share_line(passes)}")
     groups = overview(passes)
     first = detail(opened, passes)
+    if is_simulated(opened.trace.run):
+        st.info("What this would be on another link or machine, `minitp plan simulate` says: nothing here is measured, "
+                "so there is nothing to replay.")
+        return
     other_link(opened, passes, groups, first)
     cutting_further(passes)
 

@@ -6,6 +6,7 @@ import typer
 
 from minitp.cli_plan.ask import ask
 from minitp.cli_plan.calibrate import calibrate
+from minitp.cli_plan.catalogue import catalogue
 from minitp.cli_plan.check import check
 from minitp.cli_plan.group import DEFAULT, ModelOrVerb
 from minitp.cli_plan.layouts import layouts
@@ -20,3 +21,4 @@ plan_app.command()(simulate)
 plan_app.command()(verify)
 plan_app.command()(calibrate)
 plan_app.command()(check)
+plan_app.command()(catalogue)

@@ -7,8 +7,8 @@ from minitp.cli_options import RECORD, opt
 from minitp.cli_plan.options import JOB, MACHINE, BetweenOption, DevicesOption, LinkOption, MemoryOption
 
 
-def ask(question: Annotated[list[str] | None, typer.Argument(metavar="[QUESTION]...", help="Names of questions; without "
-                                                             "one they are listed; `all` asks all of them.")] = None,
+def ask(question: Annotated[list[str] | None, typer.Argument(metavar="[QUESTION]...", help="Names of questions; "
+                                                             "without one they are listed; `all`: every one.")] = None,
         model: Annotated[str | None, opt("Ask about this model instead.", "--model", "-m", panel=JOB,
                                          metavar="NAME")] = None,
         machine: Annotated[str | None, opt("Ask about this machine instead.", panel=MACHINE, metavar="NAME")] = None,

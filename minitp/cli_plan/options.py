@@ -32,8 +32,8 @@ class TrainingPrecision(StrEnum):
     pure_bf16 = "pure-bf16"
 
 
-ModelArgument = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A name of `minitp plan catalogue models`, "
-                                                     "a config.json, or a checkpoint's folder.")]
+ModelArgument = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A name of `minitp plan catalogue "
+                                                     "models`, a config.json, or a checkpoint's folder.")]
 ModelNamed = Annotated[str | None, opt("The same as an option.", "--model", "-m", metavar="NAME")]
 MachineOption = Annotated[str, opt("A name of `minitp plan catalogue machines`, such as 8xa100-80 or 2x8xh100; this, "
                                    "where `minitp plan calibrate` has run; or a description in TOML.", "--machine",

@@ -5,20 +5,31 @@ from typing import Annotated
 
 import typer
 
-from minitp.cli_options import CUT, FAULT, RECORD, Embedding, opt
-
-WHAT, WHERE = "What is run", "On what"
-
-
-class Task(StrEnum):
-    train = "train"
-    infer = "infer"
-
-
-class Recompute(StrEnum):
-    none = "none"
-    selective = "selective"
-    full = "full"
+from minitp.cli_options import FAULT, RECORD, Embedding, opt
+from minitp.cli_plan.options import (
+    JOB,
+    LAYOUT,
+    MACHINE,
+    BetweenOption,
+    CacheOption,
+    Degree,
+    DevicesOption,
+    LinkOption,
+    MachineOption,
+    MicroOption,
+    NewOption,
+    PrecisionOption,
+    PromptOption,
+    Recompute,
+    RecomputeOption,
+    SeqOption,
+    Task,
+    TaskOption,
+    TrainingPrecision,
+    WeightsOption,
+    the_job,
+    the_machine,
+)
 
 
 class Schedule(StrEnum):
@@ -34,58 +45,64 @@ class Show(StrEnum):
     all = "all"
 
 
-class TrainingTypes(StrEnum):
-    mixed = "mixed"
-    fp32_gradients = "mixed-fp32-gradients"
-    float32 = "float32"
-    bf16 = "pure-bf16"
-
-
 def simulate(
-        source: Annotated[str, typer.Argument(metavar="MODEL|TRACE", help="A model of the catalogue or a config.json; "
-                                              "or the trace of a run, to be replayed.")],
-        machine: Annotated[str, opt("A machine of the catalogue, N devices (4xh100), boxes (2x8xh100), a file.toml, or "
-                                    "this.", "--machine", "-m", panel=WHERE)],
-        gpus: Annotated[int | None, opt("Devices in all.", "--gpus", min=1, panel=WHERE,
-                                        show_default="tp · pp · dp")] = None,
-        link: Annotated[str | None, opt("Another link inside a box: a name or α,rate.", panel=WHERE)] = None,
-        between: Annotated[str | None, opt("Another link between boxes.", panel=WHERE)] = None,
-        task: Annotated[Task, opt("train: one training step; infer: a generation.", panel=WHAT)] = Task.train,
-        batch: Annotated[int | None, opt("Sequences of a step, or of a generation, on all replicas together.",
-                                         panel=WHAT, min=1, show_default="train: dp · micro-batch · pp; infer: dp")
-                         ] = None,
-        seq: Annotated[int | None, opt("Tokens of a sequence; of a generation's prompt.", panel=WHAT, min=1,
-                                       show_default="2048, or what the model can")] = None,
-        micro_batch: Annotated[int, opt("Sequences of a micro-batch.", panel=WHAT, min=1)] = 1,
-        recompute: Annotated[Recompute, opt("What the backward pass computes again.", panel=WHAT)] = Recompute.none,
-        new: Annotated[int, opt("New tokens of a generation: each is a pass in the trace.", panel=WHAT, min=1)] = 4,
-        types: Annotated[TrainingTypes, opt("Number types of a training.", "--precision", panel=WHAT)
-                         ] = TrainingTypes.mixed,
-        dtype: Annotated[str, opt("Number type of a generation's weights, cache and activations.", panel=WHAT)
-                         ] = "bf16",
-        tp: Annotated[int, opt("Tensor parallel degree.", panel=CUT, min=1)] = 1,
-        pp: Annotated[int, opt("Pipeline stages.", panel=CUT, min=1)] = 1,
-        dp: Annotated[int | None, opt("Replicas.", panel=CUT, min=1, show_default="gpus / (tp · pp)")] = None,
-        zero: Annotated[int, opt("ZeRO stage.", panel=CUT, min=0, max=3)] = 0,
-        sequence: Annotated[bool, opt("Sequence parallelism too.", "--sequence-parallel", panel=CUT)] = False,
-        schedule: Annotated[Schedule, opt("Of the pipeline.", panel=CUT)] = Schedule.one_f_one_b,
-        chunks: Annotated[int, opt("Model chunks on each stage, interleaved.", panel=CUT, min=1)] = 1,
-        embedding: Annotated[Embedding, opt("Cut the table along the vocabulary or along hidden.", panel=CUT)
-                             ] = Embedding.vocab,
-        straggler: Annotated[list[str] | None, opt("A device that computes longer, and how many times: 5:1.5. May be "
-                                                   "given again.", panel=FAULT, metavar="DEVICE:FACTOR")] = None,
-        jitter: Annotated[float, opt("σ of a lognormal factor on every span of computing.", panel=FAULT, min=0, max=2)
-                          ] = 0.0,
-        seed: Annotated[int, opt("Of the jitter.", panel=FAULT, min=0)] = 0,
-        speed: Annotated[float, opt("In a replay: how many times as fast as measured the ranks compute.", panel=WHERE)
+        source: Annotated[str, typer.Argument(metavar="MODEL|TRACE", help="A model as for `minitp plan`; or the trace "
+                                              "of a run (its file), to be replayed on the machine.")],
+        machine: MachineOption = "8xa100-80", gpus: DevicesOption = None, link: LinkOption = None,
+        between: BetweenOption = None,
+        queue: Annotated[bool, opt("Transfers that leave a box at the same time wait for its ports in turn.", "--queue",
+                                   panel=MACHINE)] = False,
+        speed: Annotated[float, opt("Of a replay: how many times as fast as measured the ranks compute.", panel=MACHINE)
                          ] = 1.0,
+        task: TaskOption = Task.train,
+        batch: Annotated[int | None, opt("Sequences of a step (train), at once (infer).", min=1, panel=JOB,
+                                         show_default="dp · micro-batch · pp; dp")] = None,
+        seq: SeqOption = None, prompt: PromptOption = 512, new: NewOption = 4, weights: WeightsOption = "bf16",
+        cache: CacheOption = "bf16",
+        activations: Annotated[str, opt("Number type of products (infer).", panel=JOB, metavar="TYPE")] = "bf16",
+        precision: PrecisionOption = TrainingPrecision.mixed, micro_batch: MicroOption = None,
+        recompute: RecomputeOption = Recompute.none,
+        tp: Degree("Tensor", "1") = 1, pp: Degree("Pipeline", "1") = 1,              # type: ignore[valid-type]
+        dp: Degree("Data", "gpus / (tp · pp)") = None,                              # type: ignore[valid-type]
+        zero: Annotated[int, opt("ZeRO stage (train).", min=0, max=3, panel=LAYOUT)] = 0,
+        sequence: Annotated[bool, opt("Sequence parallelism too.", "--sequence-parallel", panel=LAYOUT)] = False,
+        schedule: Annotated[Schedule, opt("Of the pipeline.", panel=LAYOUT)] = Schedule.one_f_one_b,
+        chunks: Annotated[int, opt("Model chunks a stage, where it is interleaved.", min=1, panel=LAYOUT)] = 1,
+        embedding: Annotated[Embedding, opt("Cut the table along the vocabulary or along hidden.", panel=LAYOUT)
+                             ] = Embedding.vocab,
+        straggler: Annotated[list[str] | None, opt("A device that computes longer, and how many times as long: 5:1.5. "
+                                                   "May be given again.", panel=FAULT, metavar="DEVICE:FACTOR")] = None,
+        jitter: Annotated[float, opt("Every span of computing times a random factor: lognormal, of mean 1 and this σ.",
+                                     panel=FAULT, min=0, max=2)] = 0.0,
+        seed: Annotated[int, opt("Of the jitter.", panel=FAULT, min=0)] = 0,
         output: Annotated[Path | None, opt("Write the trace: `minitp trace show`, `minitp watch` and the app open it.",
                                            "--output", "-o", panel=RECORD, metavar="FILE.json.gz")] = None,
         show: Annotated[Show, opt("Which ranks are in it: one of each class, the stages of one pipeline, one tp group, "
                                   "or all.", panel=RECORD)] = Show.classes,
-        json: Annotated[bool, opt("Print the numbers as JSON.", "--json", panel=RECORD)] = False) -> None:
+        json: Annotated[bool, opt("Print one JSON object instead of a table.", "--json", panel=RECORD)] = False
+        ) -> None:
     """Play a training step, a generation, or a recorded run event by event on a machine you don't have."""
-    from minitp.commands.plan.simulate import Asked, simulate
-    simulate(Asked(source, machine, gpus, link, between, task.value, batch, seq, micro_batch, recompute.value, new,
-                   types.value, dtype, tp, pp, dp, zero, sequence, schedule.value, chunks, embedding.value,
-                   tuple(straggler or ()), jitter, seed, speed, output, show.value, json))
+    from dataclasses import replace
+    from typing import Literal, cast
+
+    from minitp.commands.plan import simulate as command
+    from minitp.plan import catalogue
+    from minitp.plan.job import Inference
+    from minitp.plan.layout import Layout
+    how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
+    command.check_target(output)
+    if command.is_trace(source):
+        command.replay_trace(Path(source), speed, how,
+                             lambda ranks: the_machine(machine, gpus or ranks, None, link, between))
+        return
+    planned, replicas = catalogue.model(source), command.replicas(gpus, tp * pp, dp)
+    layout = Layout(tp=tp, pp=pp, dp=replicas, sequence=sequence, zero=cast(Literal[0, 1, 2, 3], zero),
+                    schedule=schedule.value, chunks=chunks, embedding=embedding.value)
+    usual = replicas if task is Task.infer else replicas * (micro_batch or 1) * pp
+    job = the_job(task, positions=planned.config.positions, batch=batch or usual, seq=seq, prompt=prompt, new=new,
+                  weights=weights, cache=cache, precision=precision, tokens=None, micro_batch=micro_batch,
+                  recompute=recompute)
+    if isinstance(job, Inference):
+        job = replace(job, activations=activations)
+    command.simulate_model(planned, layout, job, the_machine(machine, layout.devices, None, link, between), show.value,
+                           how)

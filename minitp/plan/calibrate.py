@@ -8,7 +8,7 @@ median of a busy machine says how busy it was.
 """
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from math import isfinite, sqrt
+from math import isfinite
 from typing import Any
 
 from minitp.comm import Communicator
@@ -32,9 +32,12 @@ from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine, Table
 from minitp.plan.modeled import error_key
 from minitp.plan.tables import interpolate
+from minitp.trace.wording import plain
 
 BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
-MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it
+MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it,
+LONGER = 1.5                           # no protocol makes a smaller payload so much slower than a larger one
+WORST = 5                              # if it is one of the worst of its op
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ class Calibration:
 
     @property
     def busy(self) -> bool:
-        """Whether other work stretched the upper half of the times by more than half."""
+        """Whether other work widened the times: more than ranks that take turns, or share a process, do anyway."""
+        if self.crowded or self.facts["world"] == "threads":
+            return False
         spreads = sorted(found.spread for found in self.collectives)
         return bool(spreads) and spreads[len(spreads) // 2] > BUSY
 
@@ -143,16 +148,16 @@ def _on_ranks(group: Communicator, seconds: float, quick: bool, progress: Callab
     measured = collectives(group, dict.fromkeys(OPS, first), seconds=0.8 * seconds, least=2 if quick else 5,
                         progress=progress)
     times = _by_op(measured)
-    tests = {op: {size: times[op].pop(size) for size in TESTS if size in times[op]} for op in OPS}
     if not quick:
-        plan = {op: beside({size: spread[0] for size, spread in times[op].items()}) for op in OPS
-                } if measured else None
+        plan = {op: beside({size: spread[0] for size, spread in plausible(times[op]).items() if size not in TESTS})
+                for op in OPS} if measured else None
         more = group.share(plan, site="calibrate", reason="tell every rank which sizes come next")
-        for op, of_op in _by_op(collectives(group, more, seconds=0.2 * seconds, progress=progress)).items():
+        beside_them = collectives(group, more, seconds=0.2 * seconds, progress=progress) if any(more.values()) else None
+        for op, of_op in _by_op(beside_them).items():
             times[op] |= of_op
     if measured is None:
         return [], {}
-    return [_collective(op, group.size, times[op], tests[op]) for op in OPS], _facts(measured.trace.run)
+    return [_collective(op, group.size, plausible(times[op])) for op in OPS], _facts(measured.trace.run)
 
 
 def _by_op(measured: Measured | None) -> dict[str, dict[int, Spread]]:
@@ -164,19 +169,37 @@ def _by_op(measured: Measured | None) -> dict[str, dict[int, Spread]]:
 
 
 def beside(times: Mapping[int, float]) -> list[int]:
-    """Sizes to measure next: on both sides of each that the line between its neighbors foretells badly."""
-    known, following = sorted(times), set()
+    """Sizes to measure next: three on both sides of each of the WORST that the line between its neighbors foretells
+    badly.
+
+    A time of 0 is no time: where a rank holds nothing of 4 bytes a gather's root needn't wait for it.
+    """
+    known, missed = sorted(size for size, seconds in times.items() if seconds > 0), []
     for left, size, right in zip(known, known[1:], known[2:], strict=False):
-        foretold = interpolate(((left, times[left]), (right, times[right])), size)
-        if times[size] > 0 and abs(foretold / times[size] - 1) > MISSED:
-            following |= {4 * round(sqrt(size * other) / 4) for other in (left, right)}
-    return sorted(following - set(known))
+        off = abs(interpolate(((left, times[left]), (right, times[right])), size) / times[size] - 1)
+        if off > MISSED:
+            missed.append((off, left, size, right))
+    following: set[int] = set()
+    for _, left, size, right in sorted(missed, reverse=True)[:WORST]:
+        following |= {4 * round(size**(1 - part) * other**part / 4) for other in (left, right)
+                      for part in (0.25, 0.5, 0.75)}
+    return sorted(following - set(times))
 
 
-def _collective(op: str, ranks: int, times: dict[int, Spread], tests: Mapping[int, Spread]) -> Collective:
-    found = Collective(op, ranks, dict(sorted(times.items())), None)
-    return replace(found, error=Error.of((size, interpolate(found.table, size), spread[0])
-                                         for size, spread in sorted(tests.items())))
+def plausible(times: Mapping[int, Spread]) -> dict[int, Spread]:
+    """Without those that took LONGER times as long as a larger payload: something else was on the machine then."""
+    kept, least = dict[int, Spread](), float("inf")
+    for size, spread in sorted(times.items(), reverse=True):
+        if spread[0] <= LONGER * least:
+            kept[size] = spread
+            least = min(least, spread[0])
+    return dict(sorted(kept.items()))
+
+
+def _collective(op: str, ranks: int, times: dict[int, Spread]) -> Collective:
+    found = Collective(op, ranks, {size: spread for size, spread in times.items() if size not in TESTS}, None)
+    return replace(found, error=Error.of((size, interpolate(found.table, size), times[size][0])
+                                         for size in TESTS if size in times))
 
 
 def _facts(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,9 +214,9 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
     facts, ranks = calibration.facts, int(calibration.facts["ranks"])
     read, together = calibration.rates["read"], {dtype: calibration.rates[dtype]["together"]
                                                  for dtype in ("float32", "float64")}
-    mpi = facts["versions"].get("mpi", "ranks that are threads of one process")
+    mpi = plain(facts["versions"].get("mpi", "ranks that are threads of one process"))
     source = f"minitp plan calibrate, {facts['created'][:10]}: {ranks} ranks on {facts['cores']} cores, {mpi}"
-    memory = memory_bytes() * int(facts["hosts"]) // ranks
+    memory = max(1, memory_bytes() * int(facts["hosts"]) // ranks)        # 1: it can't be told here
     device = Device(f"a rank of {name}", "cpu", memory, memory, "RAM, a rank's share", read["together"], together,
                     source, 1.0, 1.0)
     pair, error = calibration.message_fit.link, calibration.message_error
@@ -201,7 +224,7 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
     link = Link(f"MPI of {name}", pair.latency_s, pair.bytes_per_s if isfinite(pair.bytes_per_s) else last / took,
                 f"{source}: ping-pong, 4 B … 16 MiB" + (f"; {error.in_words()}" if error else ""))
     tables = {(found.op, found.ranks): found.table for found in calibration.collectives}
-    level = Level(link.name, ranks, link, 0, tables)
+    level = Level(link.name, ranks, link, 0, tables, dict.fromkeys(tables, source))
     return Machine(name, device, (level,), source, 0, caveat(calibration), noted(calibration))
 
 

@@ -63,7 +63,7 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def rates(group: Communicator, *, seconds: float, quick: bool = False,
           progress: Callable[[str], None] = lambda _now: None) -> dict[str, dict[str, float]]:
     """name → {"alone", "together"}: bytes/s (read, copy) or FLOP/s (float32, float64) of one rank; the same on every
-    rank. Together counts the slowest rank; of the rounds the lower quartile."""
+    rank. The quickest round counts, as in STREAM (McCalpin 1995); together, by its slowest rank."""
     all_works = works(quick)
     slice_s = seconds / (len(all_works) * (2 if group.size > 1 else 1))
     found: dict[str, dict[str, float]] = {}
@@ -85,22 +85,22 @@ def _alone(group: Communicator, work: Callable[[], object], seconds: float) -> f
             start = time.perf_counter()
             work()
             times.append(time.perf_counter() - start)
-        mine = float(np.percentile(times, 25))
+        mine = min(times)
     meet_asleep(group)
     return float(every_rank(group, [mine])[0, 0])
 
 
 def _together(group: Communicator, work: Callable[[], object], seconds: float) -> float:
-    """s of it on the slowest rank while all do it; rounds of three, so that nobody has ended while others work."""
+    """s of it on the slowest rank while all do it, twice in a row: nobody has ended long before the others."""
     work()
     began, rounds, again = time.perf_counter(), list[float](), True
     while again:
         group.transport.barrier()
         start = time.perf_counter()
-        for _ in range(3):
+        for _ in range(2):
             work()
-        rounds.append(float(every_rank(group, [(time.perf_counter() - start) / 3]).max()))
+        rounds.append(float(every_rank(group, [(time.perf_counter() - start) / 2]).max()))
         over = len(rounds) >= 2 and time.perf_counter() - began > seconds
         again = not group.share(over if group.rank == 0 else None, site="calibrate",
                                 reason="go on as long as there is time")
-    return float(np.percentile(rounds, 25))
+    return min(rounds)

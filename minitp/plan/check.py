@@ -6,13 +6,14 @@ measured is the lower quartile of the moving part of its events (`plan.durations
 median, in which the machine's other work shows.
 """
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minitp.errors import ConfigError
+from minitp.plan.calibrate_messages import LAYER_BYTES
 from minitp.plan.check_memory import Held, memory
 from minitp.plan.check_passes import PassCompared, passes
 from minitp.plan.durations import Kind, durations
@@ -20,10 +21,10 @@ from minitp.plan.machine import Machine
 from minitp.plan.modeled import Stated, modeled, stated
 from minitp.trace.check import compare, recorded_by_rank
 from minitp.trace.file import Trace
-from minitp.trace.predict import plan_from_run, predict
+from minitp.trace.predict import Plan, plan_from_run, predict
 from minitp.trace.schema import Expected
 from minitp.trace.summary import crowded
-from minitp.trace.wording import plain
+from minitp.trace.wording import plain, size
 
 STRETCHED = 1.5                         # median over lower quartile: from here on other work on the machine shows
 GOAL = 0.25
@@ -86,12 +87,19 @@ class Comparison:
     notes: tuple[str, ...]
 
     @property
+    def within(self) -> tuple[int, int]:
+        """(kinds whose time is within the largest error stated for them, kinds that have both)."""
+        off = [(abs(row.ratio - 1), row.stated.worst) for row in self.rows if row.ratio and row.stated]
+        return sum(one <= stated for one, stated in off), len(off)
+
+    @property
     def exact(self) -> bool:
         """Counts, bytes and order as predicted, and memory to the byte where the trace knows it."""
         return not self.differences and all(row.exact for row in self.rows) and all(row.exact for row in self.memory)
 
     def to_plain(self) -> dict[str, Any]:
         return {"exact": self.exact, "differences": list(self.differences), "notes": list(self.notes),
+                "within_stated_error": list(self.within),
                 "collectives": [row.to_plain() for row in self.rows],
                 "passes": [row.to_plain() for row in self.passes],
                 "memory": [row.to_plain() for row in self.memory]}
@@ -105,7 +113,7 @@ def comparison(trace: Trace, machine: Machine) -> Comparison:
     expected = predict(plan)
     rows = tuple(of_kinds(durations(trace), machine, _counts(expected), _recorded(trace), trace.run["ranks"]))
     return Comparison(rows, passes(trace, plan, machine, expected), memory(trace.run),
-                      tuple(compare(trace, expected)), tuple(notes(trace, machine, rows)))
+                      tuple(compare(trace, expected)), (*notes(trace, machine, rows), *cached(plan)))
 
 
 def _counts(events: Iterable[Expected]) -> Counter[tuple[str, int]]:
@@ -113,9 +121,10 @@ def _counts(events: Iterable[Expected]) -> Counter[tuple[str, int]]:
 
 
 def _recorded(trace: Trace) -> list[Counter[tuple[str, int]]]:
-    """Of each rank of the run, also of one that recorded nothing."""
+    """Of each rank that recorded anything, and nothing once for all that didn't."""
     by_rank = recorded_by_rank(trace)
-    return [_counts(by_rank.get(rank, ())) for rank in range(min(trace.run["ranks"], len(by_rank) + 1))]
+    silent = [Counter[tuple[str, int]]()] if len(by_rank) < trace.run["ranks"] else []
+    return [_counts(events) for events in by_rank.values()] + silent
 
 
 def of_kinds(times: Mapping[Kind, np.ndarray], machine: Machine, predicted: Mapping[tuple[str, int], int],
@@ -135,22 +144,33 @@ def row(kind: Kind, predicted: int, recorded: int, times: np.ndarray | None, mac
                     middle)
 
 
-def notes(trace: Trace, machine: Machine, rows: Iterable[Compared] = ()) -> Iterable[str]:
+def cached(plan: Plan) -> Iterable[str]:
+    """A caveat where a rank's weights are fewer than what the calibration computes between two collectives."""
+    weights = plan.placement.elements(0) * np.dtype(plan.dtype).itemsize
+    if plan.placement.ranks > 1 and weights < LAYER_BYTES:
+        yield (f"a rank's weights ({size(weights)}) stay in the caches, and MPI's code beside them: small collectives "
+               "are up to twice as quick as in a model of more weights, which a calibration stands for")
+
+
+def notes(trace: Trace, machine: Machine, rows: Sequence[Compared] = ()) -> Iterable[str]:
     """What whoever compares must know: where trace and calibration differ, and what disturbed them."""
     measured, run = machine.measured, trace.run
     if not measured:
         yield f"{plain(machine.name, 40)} wasn't calibrated here: its times are another machine's"
-    for name, words in (("world", "ranks that are"), ("cores", "cores"), ("hosts", "hosts")):
-        if measured and name in measured and name in run and measured[name] != run[name]:
-            yield (f"the trace is of {words} {plain(run[name], 30)}, the calibration of {words} "
-                   f"{plain(measured[name], 30)}")
+    for name in ("world", "cores", "hosts"):
+        if name in measured and name in run and measured[name] != run[name]:
+            yield f"{name}: {plain(run[name], 30)} in the trace, {plain(measured[name], 30)} in the calibration"
     theirs, ours = (part.get("versions") for part in (run, measured))
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping) and theirs.get("mpi") != ours.get("mpi"):
-        yield f"the trace is of {plain(theirs.get('mpi'), 60)}, the calibration of {plain(ours.get('mpi'), 60)}"
+        yield f"MPI: {plain(theirs.get('mpi'), 60)} in the trace, {plain(ours.get('mpi'), 60)} in the calibration"
     if crowded(trace):
         yield f"{run['ranks']} ranks took turns on {run['cores']} cores: their times show the scheduler, not a network"
     if machine.note:
         yield f"of the calibration: {plain(machine.note, 300)}"
+    unknown = sorted({row.op for row in rows if row.by not in ("", "table")})
+    if measured and unknown:
+        yield (f"no table of {', '.join(unknown)} on {run['ranks']} ranks: α + nβ of one message stands in. Calibrate "
+               f"with --ranks {run['ranks']}")
     stretched = [row for row in rows if row.measured_s and (row.median_s or 0) > STRETCHED * row.measured_s]
     if stretched:
         worst = max(stretched, key=lambda row: (row.median_s or 0) / (row.measured_s or 1))

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from minitp.errors import ConfigError
 from minitp.plan import decode, flops
 from minitp.plan.durations import Kind, per_sync
 from minitp.plan.job import FLOAT32, Inference, Recompute, Training
@@ -77,25 +78,25 @@ def passes(trace: Trace, plan: Plan, machine: Machine, expected: Iterable[Expect
 
 def _measured(trace: Trace, phases: tuple[str, ...]) -> np.ndarray:
     """(n, 3) s of each step that has marks of these phases: all, computing of the busiest rank, collectives."""
-    marks = [(mark, mark.step) for mark in trace.mark_rows() if mark.phase in phases and mark.step is not None]
-    steps = sorted({step for _, step in marks})
-    place = {step: n for n, step in enumerate(steps)}
+    marks, events = trace.marks, trace.events
+    mine = np.isin(trace.words("phase", "marks"), phases) & (marks["step"] >= 0)
+    steps, place = np.unique(marks["step"][mine], return_inverse=True)
     begin, end = np.full(len(steps), 2**62), np.zeros(len(steps), np.int64)
-    busy = np.zeros((len(steps), trace.run["ranks"]))
-    for mark, step in marks:
-        n = place[step]
-        begin[n], end[n] = min(begin[n], mark.enter), max(end[n], mark.leave)
-        busy[n, mark.rank] += mark.leave - mark.enter
-    events, in_phase = trace.events, np.isin(trace.words("phase"), phases)
-    for step, rank, time in zip(*(column[in_phase].tolist() for column in (
-            events["step"], events["rank"], events["leave"] - events["enter"])), strict=True):
-        if step in place:
-            busy[place[step], rank] -= time
-    moving, syncs = np.zeros(len(steps)), per_sync(Timeline.of(trace))
-    for event, seconds in zip(syncs.event.tolist(), syncs.seconds.tolist(), strict=True):
-        if in_phase[event] and int(events["step"][event]) in place:
-            moving[place[int(events["step"][event])]] += seconds
-    return np.stack([(end - begin) / 1e9, np.clip(busy.max(axis=1, initial=0), 0, None) / 1e9, moving], axis=1)
+    np.minimum.at(begin, place, marks["enter"][mine])
+    np.maximum.at(end, place, marks["leave"][mine])
+    ranks = int(trace.run["ranks"])                      # a pair of step and rank is one number: few of all there are
+    pairs, pair = np.unique(place * ranks + marks["rank"][mine], return_inverse=True)
+    busy = np.bincount(pair, (marks["leave"] - marks["enter"])[mine], len(pairs))
+    inside = np.flatnonzero(np.isin(trace.words("phase"), phases) & np.isin(events["step"], steps))
+    key = np.searchsorted(steps, events["step"][inside]) * ranks + events["rank"][inside]
+    inside, key = inside[np.isin(key, pairs)], key[np.isin(key, pairs)]
+    busy -= np.bincount(np.searchsorted(pairs, key), (events["leave"] - events["enter"])[inside], len(pairs))
+    computing, moving = np.zeros((2, len(steps)))
+    np.maximum.at(computing, pairs // ranks, busy)
+    syncs = per_sync(Timeline.of(trace))
+    counted = np.isin(syncs.event, inside)
+    np.add.at(moving, np.searchsorted(steps, events["step"][syncs.event[counted]]), syncs.seconds[counted])
+    return np.stack([(end - begin) / 1e9, computing / 1e9, moving], axis=1)
 
 
 def _collectives(expected: list[Expected], phases: tuple[str, ...], ranks: int, machine: Machine) -> float:
@@ -107,13 +108,20 @@ def _collectives(expected: list[Expected], phases: tuple[str, ...], ranks: int, 
 
 
 def _computing(plan: Plan, unit: str, machine: Machine) -> float | None:
-    """s that reading weights and the products take on the slowest rank."""
+    """s that reading weights and the products take on the slowest rank; None where the machine's rate isn't known."""
+    try:
+        return _roofline(plan, unit, machine)
+    except ConfigError:
+        return None
+
+
+def _roofline(plan: Plan, unit: str, machine: Machine) -> float | None:
     placement, model = plan.placement, PlannedModel(plan.placement.config)
     layout = Layout(tp=placement.ranks, embedding=placement.embedding, cut=placement.cut)
     if isinstance(plan, GenerationPlan):
-        prompt, new = plan.passes[0][1], max(len(plan.passes) - 1, 0)
-        if not prompt or not plan.batch:
+        if not plan.passes or not plan.passes[0][1] or not plan.batch:
             return None
+        prompt, new = plan.passes[0][1], len(plan.passes) - 1
         asked = Inference(plan.batch, prompt, new, plan.dtype, plan.dtype, plan.dtype, plan.every_row)
         one = (decode.prefill(model, layout, asked, machine) if unit == "prefill" else
                decode.token(model, layout, asked, machine, context=prompt + new // 2))

@@ -48,6 +48,11 @@ class Model:
     formula: str
     source: str
 
+    def formula_of(self, ranks: int) -> str:
+        """The half of it that holds for so many ranks, where it has one for powers of two and one for the rest."""
+        power, _, rest = self.formula.partition("; p ≠ 2^k: ")
+        return rest if rest and ranks & (ranks - 1) else power
+
 
 def _up(p: int) -> int:
     """⌈lg p⌉"""

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.network import Sharing, price
 from minitp.plan.prices import MODELED, Price
-from minitp.trace.predict_pass import Pass
-from minitp.trace.schema import Expected
+from minitp.plan.syncs import on_stage, syncs
 
 SIZES = tuple(1 << power for power in range(2, 35))
 """From one float32 to 16 GiB, by doubling."""
 MOST_BYTES = 1 << 50
+_GROUP = Layout(tp=2)
+"""Any tp group: count and payload of its syncs are the same."""
 
 
 @dataclass(frozen=True)
@@ -99,19 +101,16 @@ def curve(machine: Machine, op: str, members: int, *, stride: int = 1, sizes: It
 
 def sync_point(model: PlannedModel, tokens: int = 1, bytes_each: float = 2) -> tuple[str, float]:
     """(what it is, payload) of a sync inside a layer while `tokens` tokens go through together."""
-    inside = next(event for event in _pass(model, tokens) if event.site.startswith("layers."))
+    inside = next(sync for sync in syncs(model, _GROUP, 1, tokens) if sync.part == "layer")
     what = "1 token" if tokens == 1 else f"{tokens:,} tokens"
-    return f"{model.name}, {what}", inside.payload / 4 * bytes_each
+    return f"{model.name}, {what}", inside.elements * bytes_each
 
 
-def syncs(model: PlannedModel) -> int:
-    """Sync points of one pass, as the closed form counts them: 2L + 2."""
-    return sum(1 for _ in _pass(model, 1))
-
-
-def _pass(model: PlannedModel, tokens: int) -> Iterable[Expected]:
-    """The events of a forward pass, in float32."""
-    return Pass(model.placement(2), "float32", 1, tokens, "decode", 0).forward(True, 1)
+def sync_points(model: PlannedModel, batch: int = 1, tokens: int = 1) -> int:
+    """Sync points of one pass over `batch` sequences of `tokens` tokens each, as the closed form counts them: 2L + 2,
+    whatever it carries; L + 2 where attention and MLP are side by side."""
+    return sum(sync.times * on_stage(_GROUP, 0, sync.part, model.config.layers)
+               for sync in syncs(model, _GROUP, batch, tokens))
 
 
 def _offer(one: Price, algorithm: str) -> Price | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
+from minitp.errors import ConfigError
 from minitp.plan import flops
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.layout import Layout, Place
@@ -100,14 +101,22 @@ TokenTime = PassTime
 
 
 def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, context: int | None = None,
-          ends: Ends = "cut", policy: str | None = None) -> PassTime:
+          ends: Ends = "cut", policy: str | None = None, groups: int = 1) -> PassTime:
     """One new token of each sequence, where `context` tokens of each are cached (None: all that the job's will be).
 
+    groups: in how many the batch follows itself through a pipeline's stages. With one, all stages but one are idle;
+    with as many as stages, each works on another group, and all sequences get a token in the time of one group's pass.
     policy: which algorithm the sync points take, as plan.network.price has it. None: on GPUs NCCL's own estimate for
     its kernels, which a decode step starts as one graph; elsewhere the cheapest, or what was measured.
     """
+    each = ceil(job.batch / layout.dp)
+    if not 1 <= groups <= min(layout.pp, each):
+        raise ConfigError(f"{each} sequences a replica can't follow one another through {layout.pp} stages in {groups} "
+                          "groups: no more work at once than there are stages, and each needs a sequence")
     cached = job.context if context is None else context
-    return _Forward(model, layout, job, machine, 1, float(cached), ends, policy).time()
+    together = replace(job, batch=ceil(job.batch / groups))
+    time = _Forward(model, layout, together, machine, 1, float(cached), ends, policy).time()
+    return replace(time, sequences=job.batch)
 
 
 def prefill(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, ends: Ends = "cut",

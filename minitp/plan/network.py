@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
-from typing import Literal
+from typing import Literal, get_args
 
 from minitp.errors import ConfigError
 from minitp.plan import hierarchy, nccl, policies, tables
@@ -48,7 +48,7 @@ def price(op: str, payload: float, meeting: Iterable[int], machine: Machine, *, 
 @lru_cache(maxsize=8192)
 def _price(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str, sharing: Sharing,
            gamma: float) -> Price:
-    met = _checked(op, payload, meeting, machine, policy)
+    met = _checked(op, payload, meeting, machine, policy, sharing, gamma)
     if not met:
         return Price(op, payload, meeting, policy, ())
     desk = _Desk(op, machine, meeting, policy, sharing, gamma, payload)
@@ -61,14 +61,17 @@ def _price(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, 
     return replace(first, alternatives=tuple(found))
 
 
-def _checked(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str) -> Met:
+def _checked(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str, sharing: str,
+             gamma: float) -> Met:
     """The levels at which more than one meet; ConfigError where the question can't be answered."""
     policies.check(policy)
     if op != "send" and not has_model(op):
         raise ConfigError(f"there is no cost model of {op!r}; there is one of {', '.join(ALGORITHMS)}, "
                           f"{', '.join(COSTS_AS)} and send")
-    if not payload >= 0:
-        raise ConfigError(f"a payload is 0 bytes or more, {payload} was asked for")
+    if not payload >= 0 or not gamma >= 0:
+        raise ConfigError(f"a payload is 0 bytes or more and γ 0 s per byte or more, not {payload} and {gamma}")
+    if sharing not in get_args(Sharing):
+        raise ConfigError(f"ports are shared by {' or '.join(get_args(Sharing))}, not by {sharing!r}")
     if len(meeting) > len(machine.levels) or any(members < 1 for members in meeting):
         raise ConfigError(f"a group meets with 1 member or more at each of the {len(machine.levels)} levels of "
                           f"{machine.name}; {meeting} was asked for")
@@ -114,11 +117,9 @@ class _Desk:
 
     def _alike(self, part: Part) -> Offers:
         """The algorithms over one level."""
-        names: tuple[str, ...] = (self._choice(part),)
-        if self.policy != "mpich":
-            names = tuple(name for name in ALGORITHMS[part.op]
-                          if self.policy in ("best", "flat", "hierarchical", *policies.WAYS, name))
-        return {name: (self._modeled(part, name),) for name in names}
+        asked = self._choice(part) if self.policy == "mpich" else self.policy
+        return {name: (self._modeled(part, name),) for name in ALGORITHMS[part.op]
+                if asked in ("best", "flat", "hierarchical", *policies.WAYS, name)}
 
     def _ways(self, op: str, met: Met) -> Offers:
         """Over several levels, one stage after the other."""
@@ -177,7 +178,7 @@ class _Desk:
         rule = (policies.MPICH,) if self.policy == "mpich" and part.op != "send" else ()
         return Stage(part.level, self.machine.levels[part.level].name, part.op, part.ranks, size, algorithm,
                      path.hops * link.latency_s, float(path.volume) * size / link.bytes_per_s,
-                     float(path.reduced) * size * self.gamma, shared, chosen.formula,
+                     float(path.reduced) * size * self.gamma, shared, chosen.formula_of(part.ranks),
                      (chosen.source, *rule, f"α, β of {link.name}: {link.source}"))
 
     def _measured(self, part: Part) -> Stage | None:
@@ -188,12 +189,21 @@ class _Desk:
         if key is None:
             return None
         table = level.tables[key]
-        seconds = tables.interpolate(table, size)
+        last = table[-1][0]
+        seconds = tables.interpolate(table, min(size, last) if key[0] != part.op else size)
+        if key[0] != part.op and size > last:                 # beyond its points a variant grows as the plain op does
+            seconds += self._plain(part, size) - self._plain(part, last)
         latency = min(seconds, tables.ends(table)[0])
         return Stage(part.level, level.name, part.op, part.ranks, size, "measured", latency, seconds - latency,
                      0.0, 1.0, "a line in logarithms between measured points",
                      (f"measured: {key[0]} over {part.ranks} ranks of {self.machine.name}, {level.name}"
                       + (f": {level.sources[key]}" if key in level.sources else ""),), True)
+
+    def _plain(self, part: Part, size: float) -> float:
+        """Seconds of the op that this one is a variant of, over the same ranks."""
+        whole = part.ranks == prod(self.meeting)
+        meeting = self.meeting if whole else (*(1,) * part.level, part.ranks)
+        return _price(part.op, size, meeting, self.machine, "best", self.sharing, self.gamma).seconds
 
     def _size(self, part: Part) -> float:
         return float(part.share) * self.payload

@@ -69,8 +69,5 @@ def check(policy: str) -> None:
 
 
 def choose(policy: str, op: str, ranks: int, payload: float, link: Link, gamma: float) -> str:
-    """The algorithm within one level."""
-    names = ALGORITHMS[COSTS_AS.get(op, op)]
-    if policy == "mpich":
-        return mpich(op, ranks, payload)
-    return policy if policy in names else best(op, ranks, payload, link, gamma)[0]
+    """The algorithm within one level: by MPICH's rule, or the cheapest."""
+    return mpich(op, ranks, payload) if policy == "mpich" else best(op, ranks, payload, link, gamma)[0]

@@ -11,7 +11,8 @@ checkpoints aren't in it.
 from collections.abc import Callable, Sequence
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Inference, Job
+from minitp.plan import schedule
+from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -20,31 +21,36 @@ from minitp.plan.simulate_engine import run
 from minitp.plan.simulate_program import NS, Noise, Run
 from minitp.plan.simulate_replay import replayed
 from minitp.plan.simulate_result import Simulation, shares
-from minitp.plan.simulate_write import what, written
+from minitp.plan.simulate_write import check_written, what, written
 from minitp.trace.file import Trace
 
+MOST_EVENTS = 4_000_000            # of all simulated ranks: half a minute
 Progress = Callable[[int, int], None]
 
 
 def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *,
               stragglers: Sequence[Straggler] = (), jitter: float = 0.0, seed: int = 0, show: Show = "classes",
-              progress: Progress = lambda _done, _total: None) -> Simulation:
+              queue: bool = False, progress: Progress = lambda _done, _total: None) -> Simulation:
     """A training step, or a generation, of a model in a layout on a machine.
 
     stragglers  devices that compute longer             jitter, seed  of a lognormal factor on every span of own work
+    queue       transfers wait in turn for the ports of a box (`simulate_queue`), instead of always sharing them
     show        which ranks are in the trace: one of each class, the stages of one pipeline, one tp group, or all
 
     ConfigError where the layout doesn't fit the machine, the model or the job, or what is shown is too much.
     """
     _check(layout, job, machine, show)
     lanes = lanes_of(model, layout, stragglers, jitter, show)
-    one = Run(model, layout, job, machine, lanes, Noise(tuple(stragglers), jitter, seed))
+    _check_size(model, layout, job, len(lanes))
+    one = Run(model, layout, job, machine, lanes, Noise(tuple(stragglers), jitter, seed), queue)
+    chosen = shown(lanes, show, stragglers, layout)
+    check_written(one, chosen)
     times = run(one.program, progress)
-    tails = [one.tails(n)[-1] * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
+    tails = [float(one.tails(n)[-1]) * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
     end = max(float(times.leave[last - 1]) + tail for last, tail in zip(one.first[1:], tails, strict=True))
     axis = [step.axis for steps in one.steps for step in steps]
     weight = [lane.stands_for / layout.devices for lane in lanes]
-    return Simulation(written(one, times, shown(lanes, show, stragglers, layout)), what(one), end / NS,
+    return Simulation(written(one, times, chosen), what(one), end / NS,
                       shares(times, one.first, axis, weight, tails, end), len(lanes), layout.devices, len(axis))
 
 
@@ -53,6 +59,8 @@ def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:
         raise ConfigError(f"shown are {', '.join(SHOWS)}, not {show!r}")
     if layout.devices > machine.devices:
         raise ConfigError(f"{layout} takes {layout.devices:,} devices, and {machine.name} has {machine.devices:,}")
+    if isinstance(job, Training):
+        schedule.check(layout.schedule, layout.pp, job.micro_batches(layout.dp), layout.chunks)
     for axis in ("cp", "ep"):
         if getattr(layout, axis) > 1:
             raise ConfigError(f"{axis} > 1 is planned but not simulated: `minitp plan` counts what it moves")
@@ -60,10 +68,23 @@ def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:
         raise ConfigError("a generation makes 1 new token or more")
 
 
+def _check_size(model: PlannedModel, layout: Layout, job: Job, lanes: int) -> None:
+    """Refuse what would take minutes and fill the memory, from the sizes alone."""
+    if isinstance(job, Training):
+        met = 6 * job.micro_batches(layout.dp)                    # forward, backward and computed again: two a layer
+    else:
+        met = 2 * (job.new + (-(-job.batch // layout.dp) if layout.pp > 1 else 0))
+    events = lanes * met * (model.config.layers // layout.pp + 1)
+    if events > MOST_EVENTS:
+        raise ConfigError(f"{lanes:,} ranks would meet at about {events:,} events, and {MOST_EVENTS:,} are the most "
+                          "that are simulated: take fewer micro-batches or new tokens, show classes, leave out jitter")
+
+
 def replay(trace: Trace, machine: Machine, *, speed: float = 1.0, stragglers: Sequence[Straggler] = (),
-           jitter: float = 0.0, seed: int = 0, progress: Progress = lambda _done, _total: None) -> Simulation:
+           jitter: float = 0.0, seed: int = 0, queue: bool = False,
+           progress: Progress = lambda _done, _total: None) -> Simulation:
     """A measured run on a machine: ranks 0, 1, … are its devices, their own work as measured, divided by `speed`.
 
     ConfigError where the machine has fewer devices than the run had ranks, or its collectives have no model.
     """
-    return replayed(trace, machine, speed, Noise(tuple(stragglers), jitter, seed), progress)
+    return replayed(trace, machine, speed, Noise(tuple(stragglers), jitter, seed), queue, progress)

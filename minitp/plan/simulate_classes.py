@@ -55,11 +55,7 @@ class Lane:
 def lanes_of(model: PlannedModel, layout: Layout, stragglers: Sequence[Straggler] = (), jitter: float = 0.0,
              show: Show = "classes") -> list[Lane]:
     """The lanes, by device. ConfigError for a straggler that isn't there, or more lanes than can be simulated."""
-    for one in stragglers:
-        if not 0 <= one.device < layout.devices:
-            raise ConfigError(f"the straggler {one.device} is no device of 0…{layout.devices - 1}")
-        if not 0 < one.factor < 1e6:
-            raise ConfigError(f"a straggler computes a number of times as long, above 0, not {one.factor:g} times")
+    check_stragglers(stragglers, layout.devices)
     places = [layout.place(one.device) for one in stragglers]
     singled = {axis: {getattr(place, axis) for place in places} for axis in AXES}
     parts = {"tp": _parted(_alike(model, layout), singled["tp"]),
@@ -76,6 +72,15 @@ def lanes_of(model: PlannedModel, layout: Layout, stragglers: Sequence[Straggler
                           "classes, a pipeline or one tp group instead of all, or name fewer stragglers")
     lanes = [Lane(Place(*(part[0] for part in some)), some) for some in product(*(parts[axis] for axis in AXES))]
     return sorted(lanes, key=lambda lane: layout.rank(lane.place))
+
+
+def check_stragglers(stragglers: Sequence[Straggler], devices: int) -> None:
+    """ConfigError for one that isn't there, or a factor that can't be."""
+    for one in stragglers:
+        if not 0 <= one.device < devices:
+            raise ConfigError(f"the straggler {one.device} is no device of 0…{devices - 1}")
+        if not 0 < one.factor < 1e6:
+            raise ConfigError(f"a straggler computes a number of times as long, above 0, not {one.factor:g} times")
 
 
 def shown(lanes: Sequence[Lane], show: Show, stragglers: Sequence[Straggler], layout: Layout) -> list[int]:

@@ -6,7 +6,7 @@ same engine replays a measured run on another link or machine and runs a schedul
 
 A message is sent without waiting for its receiver; its sender is busy for as long as it takes. All of it is a model.
 """
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -43,8 +43,8 @@ class Program:
     gives: np.ndarray
     price: np.ndarray
     late: np.ndarray | None = None
-    ports: dict[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    free: dict[int, int] = field(default_factory=dict)
+    ports: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    free: Mapping[int, int] = field(default_factory=dict)
 
 
 class Times(NamedTuple):

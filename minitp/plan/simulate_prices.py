@@ -1,10 +1,11 @@
 """What a sync takes on a machine, by where its ranks stand there."""
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from minitp.errors import ConfigError
 from minitp.plan.machine import Machine
 from minitp.plan.network import price
+from minitp.trace.schema import MESSAGES
 
 
 def meeting_of(machine: Machine, devices: Sequence[int]) -> tuple[int, ...]:
@@ -13,20 +14,32 @@ def meeting_of(machine: Machine, devices: Sequence[int]) -> tuple[int, ...]:
     Machine.meeting says the same of ranks that lie evenly; here they may lie anywhere, as two neighbors on either side
     of a box's wall.
     """
-    met, units = [], sorted(set(devices))
+    met: list[int] = []
+    units = Counter(devices)
     for number, level in enumerate(machine.levels):
         above = [0] * len(units) if number + 1 == len(machine.levels) else [unit // level.size for unit in units]
-        met.append(max(map(above.count, set(above))))
-        units = sorted(set(above))
+        units = Counter(above)
+        met.append(max(units.values()))
     return tuple(met)
 
 
 @lru_cache(maxsize=65536)
-def seconds(machine: Machine, op: str, payload: float, devices: tuple[int, ...]) -> float:
-    """Of one collective over these devices, or one message between two of them. ConfigError for one without a model,
-    or a device that the machine doesn't have."""
-    if devices and max(devices) >= machine.devices:
-        raise ConfigError(f"device {max(devices)} is asked for, and {machine.name} has {machine.devices:,}")
+def seconds(machine: Machine, op: str, payload: float, devices: tuple[int, ...], generates: bool = False) -> float:
+    """Of one collective over these devices, or one message between two of them; ConfigError for one without a model.
+
+    generates   whether it is a sync point of a generation, whose small messages `minitp.plan.decode` prices otherwise
+    """
     if len(devices) < 2:
         return 0.0
-    return price("send" if op == "receive" else op, payload, meeting_of(machine, devices), machine).seconds
+    policy, around = policy_of(machine, op, generates)
+    return around + price("send" if op == "receive" else op, payload, meeting_of(machine, devices), machine,
+                          policy=policy).seconds
+
+
+def policy_of(machine: Machine, op: str, generates: bool) -> tuple[str, float]:
+    """(how an algorithm is chosen, seconds around the call): in a generation on GPUs as NCCL estimates it, and what
+    starting it costs; the same as in `minitp.plan.decode`."""
+    if not generates:
+        return "best", 0.0
+    sent = op in MESSAGES
+    return "nccl" if machine.device.kind == "gpu" and not sent else "best", machine.device.launch_s

@@ -2,18 +2,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Job, Training
-from minitp.plan.layout import Layout
+from minitp.plan.job import Inference, Job, Training
+from minitp.plan.layout import AXES, Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate_classes import Lane, Straggler
 from minitp.plan.simulate_engine import Program
 from minitp.plan.simulate_generation import GenerationSteps
 from minitp.plan.simulate_prices import seconds
+from minitp.plan.simulate_queue import Queues
 from minitp.plan.simulate_schedule import Stage, StagePass, Step
 from minitp.plan.simulate_training import TrainingStep
 from minitp.plan.simulate_work import Work
@@ -67,6 +69,7 @@ class Run:
     machine: Machine
     lanes: Sequence[Lane]
     noise: Noise
+    queue: bool = False
 
     @cached_property
     def passes(self) -> list[list[StagePass]]:
@@ -106,7 +109,7 @@ class Run:
     @cached_property
     def program(self) -> Program:
         """The columns of all lanes, one after the other."""
-        own, late, price, sync, rule = [], [], [], [], []
+        own, late, sync, rule = [], [], [], []
         numbers: dict[tuple, int] = {}
         for n, lane in enumerate(self.lanes):
             steps = self.steps[n]
@@ -115,12 +118,13 @@ class Run:
             drawn, behind = self.noise.spans(self.device(n), base * self.noise.factor(self.device(n)) * NS, mates)
             own.append(drawn)
             late.append(behind)
-            price += [self._seconds(lane, step) * NS for step in steps]
             sync += [numbers.setdefault(key, len(numbers)) for key in self.keys(n)]
             rule += [{"send": NOBODY, "receive": SENDER}.get(step.event.op, LAST) for step in steps]
-        rules = np.array(rule)
-        return Program(self.lane, np.concatenate(own), np.array(sync), rules, rules == NOBODY, np.array(price),
-                       np.concatenate(late) if self.noise.jitter else None)
+        rules, queues = np.array(rule), Queues(self.machine, isinstance(self.job, Inference))
+        took = self._queued(queues, sync) if self.queue else [
+            self._seconds(lane, step) for n, lane in enumerate(self.lanes) for step in self.steps[n]]
+        return Program(self.lane, np.concatenate(own), np.array(sync), rules, rules == NOBODY, np.array(took) * NS,
+                       np.concatenate(late) if self.noise.jitter else None, queues.held, queues.free)
 
     def tails(self, lane: int) -> np.ndarray:
         """Seconds of own work between the last event of a pass and its end, per event that follows; the last entry
@@ -142,20 +146,64 @@ class Run:
         return keys
 
     def _seconds(self, lane: Lane, step: Step) -> float:
-        return seconds(self.machine, step.event.op, float(step.event.payload), self._devices(lane, step))
+        """What the step's sync takes in the slowest of the groups that the lane stands for."""
+        axis, ends = self._where(lane, step)
+        key = lane.parts, axis, ends, step.event.op, step.event.payload
+        if key not in self._prices:
+            self._prices[key] = max(
+                seconds(self.machine, step.event.op, float(step.event.payload), group, isinstance(self.job, Inference))
+                for group in self._groups(lane, axis, ends))
+        return self._prices[key]
 
-    def _devices(self, lane: Lane, step: Step) -> tuple[int, ...]:
-        """Who takes part, on the machine."""
-        axis = "pp" if step.axis == ENDS else step.axis
-        found = (axis, lane.group(axis), step.peer if step.message else step.axis,
-                 lane.place.pp if step.message else -1)
-        if found not in self._groups:
-            members = tuple(self.layout.group(axis, self.layout.rank(lane.place)))
-            if step.message:
-                members = members[lane.place.pp], members[step.peer]
-            self._groups[found] = members[::len(members) - 1] if step.axis == ENDS else members
-        return self._groups[found]
+    def _where(self, lane: Lane, step: Step) -> tuple[str, tuple[int, int] | None]:
+        """The axis of the mesh on which a step meets, and of a message or the pipeline's ends the two stages."""
+        if step.message:
+            return "pp", (min(lane.place.pp, step.peer), max(lane.place.pp, step.peer))
+        return ("pp", (0, self.layout.pp - 1)) if step.axis == ENDS else (step.axis, None)
+
+    def _queued(self, queues: Queues, sync: list[int]) -> list[float]:
+        """Seconds of each event where transfers queue for ports."""
+        members: dict[int, list[tuple[Lane, Step]]] = {}
+        events = [(lane, step) for n, lane in enumerate(self.lanes) for step in self.steps[n]]
+        for number, one in zip(sync, events, strict=True):
+            members.setdefault(number, []).append(one)
+        took = {number: self._alone(queues, number, there) for number, there in members.items()}
+        return [took[number] for number in sync]
+
+    def _alone(self, queues: Queues, number: int, there: list[tuple[Lane, Step]]) -> float:
+        lane, step = there[0]
+        axis, ends = self._where(lane, step)
+        talking = [(its.event.op, self.layout.rank(one.place), self._together(one)) for one, its in there]
+        group = self._groups(lane, axis, ends)[0]
+        return queues.seconds(number, step.event.op, float(step.event.payload), group, talking)
+
+    def _together(self, lane: Lane) -> int:
+        """How many devices that a lane stands for are in the box of its first."""
+        if lane.parts not in self._boxed:
+            devices = self._all_of(lane, "") // self.machine.per_machine
+            self._boxed[lane.parts] = int((devices == self.layout.rank(lane.place) // self.machine.per_machine).sum())
+        return self._boxed[lane.parts]
 
     @cached_property
-    def _groups(self) -> dict[tuple, tuple[int, ...]]:
+    def _boxed(self) -> dict[tuple, int]:
+        return {}
+
+    def _groups(self, lane: Lane, axis: str, ends: tuple[int, int] | None) -> list[tuple[int, ...]]:
+        """The devices of the groups of an axis that a lane stands for, one for each way to lie on the machine's boxes:
+        moved by whole boxes, a group meets as before. `ends`: of a group only these two."""
+        stride, first = self.layout.strides[axis], self._all_of(lane, axis)
+        box = prod(level.size for level in self.machine.levels[:-1])
+        members = range(getattr(self.layout, axis)) if ends is None else ends
+        return [tuple(begin + stride * n for n in members) for begin in np.unique(first % box).tolist()]
+
+    def _all_of(self, lane: Lane, axis: str) -> np.ndarray:
+        """The devices that a lane stands for; of an axis only those with coordinate 0."""
+        found = np.zeros(1, int)
+        for other, part in zip(AXES, lane.parts, strict=True):
+            if other != axis:
+                found = np.add.outer(found, np.array(part) * self.layout.strides[other]).ravel()
+        return found
+
+    @cached_property
+    def _prices(self) -> dict[tuple, float]:
         return {}

@@ -7,9 +7,11 @@ import numpy as np
 from minitp.errors import ConfigError
 from minitp.plan.collectives import has_model
 from minitp.plan.machine import Machine
-from minitp.plan.simulate_engine import Times, run
+from minitp.plan.simulate_classes import check_stragglers
+from minitp.plan.simulate_engine import Program, Times, run
 from minitp.plan.simulate_prices import seconds
 from minitp.plan.simulate_program import NS, Noise
+from minitp.plan.simulate_queue import Queues
 from minitp.plan.simulate_result import Simulation, shares
 from minitp.plan.simulate_script import OwnWork, Script
 from minitp.plan.simulate_write import header
@@ -20,10 +22,11 @@ _OF_THE_MACHINE = ("cores", "ranks_per_core", "hosts", "host_of_rank", "blas_thr
 """What a header says of the machine that was measured on."""
 
 
-def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise,
+def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise, queue: bool,
              progress: Callable[[int, int], None]) -> Simulation:
     """See `minitp.plan.simulate.replay`."""
     _check(trace, machine, speed)
+    check_stragglers(noise.stragglers, trace.run["ranks"])
     chosen = np.flatnonzero(trace.words("plane") != "control")
     begins = [table["enter"] for table in (trace.events, trace.marks)]
     start = int(min(column.min(initial=np.iinfo(np.int64).max) for column in begins))
@@ -31,6 +34,8 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise,
     prices = np.array([0.0 if kind.broken else seconds(machine, kind.op, float(kind.payload), kind.ranks) * NS
                        for kind in script.kinds])
     program = script.program(prices, speed)
+    if queue:
+        program = _queued(program, script, machine)
     rank = program.rank
     own = program.own * np.array([noise.factor(device) for device in rank.tolist()])
     for one in np.unique(rank).tolist():
@@ -47,6 +52,22 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise,
     made.run |= _header(trace, made, machine, speed, noise)
     return Simulation(made, "a replay", end / NS, shares(times, first, axis, [1 / len(left)] * len(left), tails, end),
                       len(left), len(left), len(rank))
+
+
+def _queued(program: Program, script: Script, machine: Machine) -> Program:
+    """The same with transfers that queue for the ports of boxes; every rank is one device."""
+    queues, took = Queues(machine), dict[int, float]()
+    there: dict[int, list[tuple[str, int, int]]] = {}
+    ops = script.trace.words("op")[script.event].tolist()
+    for number, op, rank in zip(program.sync.tolist(), ops, program.rank.tolist(), strict=True):
+        there.setdefault(number, []).append((op, rank, 1))
+    for number, kind in zip(program.sync.tolist(), script.kind.tolist(), strict=True):
+        if number not in took:
+            what = script.kinds[kind]
+            took[number] = 0.0 if what.broken else queues.seconds(number, what.op, float(what.payload), what.ranks,
+                                                                  there[number])
+    price = np.array([took[number] for number in program.sync.tolist()]) * NS
+    return replace(program, price=price, ports=queues.held, free=queues.free)
 
 
 def _check(trace: Trace, machine: Machine, speed: float) -> None:
@@ -113,7 +134,7 @@ def _marks(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: f
 
 
 def _header(trace: Trace, made: Trace, machine: Machine, speed: float, noise: Noise) -> dict[str, object]:
-    told = {"machine": machine.name, "devices": trace.run["ranks"], "model of": "a measured run",
+    told = {"machine": machine.name, "devices": trace.run["ranks"], "model of": "a measured run's replay",
             "measured": str(trace.run.get("id", ""))[:40], "speed": speed, "seed": noise.seed, "jitter": noise.jitter,
             "stragglers": [{"device": one.device, "factor": one.factor} for one in noise.stragglers],
             "ranks": [{"device": rank, "stands_for": 1} for rank in range(trace.run["ranks"])]}

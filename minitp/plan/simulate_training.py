@@ -32,7 +32,7 @@ class TrainingStep:
         order = schedule.of_stage(layout.schedule, layout.pp, self.micro_batches, layout.chunks, self.stage.stage)
         last = max(n for n, one in enumerate(order) if one.kind == "backward")
         for n, instruction in enumerate(order):
-            one = self._forward(instruction) if instruction.kind == "forward" else self._backward(instruction)
+            one = self._with_messages(instruction.kind, instruction, self._steps(instruction))
             yield one._replace(steps=(*one.steps, *self._once())) if n == last else one
         yield self._optimizer()
 
@@ -57,17 +57,28 @@ class TrainingStep:
         placement = self.stage.model.placement(layout.tp, layout.embedding, layout.cut)
         return Pass(placement, "float32", self.job.micro_batch, self.tokens, phase, STEP, micro_batch)
 
-    def _forward(self, instruction: Instruction) -> StagePass:
-        one = self._pass("forward", instruction.micro_batch)
+    def _steps(self, instruction: Instruction) -> list[Step]:
+        """The sync points of a chunk: worked out for one micro-batch, and alike for all."""
+        key = instruction.kind, instruction.chunk
+        if key not in self._alike:
+            self._alike[key] = (self._forward if instruction.kind == "forward" else self._backward)(instruction.chunk)
+        return [step._replace(event=step.event._replace(micro_batch=instruction.micro_batch))
+                for step in self._alike[key]]
+
+    @cached_property
+    def _alike(self) -> dict[tuple[str, int], list[Step]]:
+        return {}
+
+    def _forward(self, chunk: int) -> list[Step]:
+        one = self._pass("forward", 0)
         first_parts, head = self._work
         events = [*one.forward(gathered=False), *one.loss()]
         head_at = "head" if any(event.site == "head" for event in events) else "loss.max"
         work = first_parts | {head_at: head}
-        steps = self._cut_along_sequence(self.stage.steps(events, work, instruction.chunk))
-        return self._with_messages("forward", instruction, steps)
+        return self._cut_along_sequence(self.stage.steps(events, work, chunk))
 
-    def _backward(self, instruction: Instruction) -> StagePass:
-        one = self._pass("backward", instruction.micro_batch)
+    def _backward(self, chunk: int) -> list[Step]:
+        one = self._pass("backward", 0)
         events = list(one.backward(self.job.recompute))
         forward, head = self._work
         scores = self.again if self.job.recompute == "selective" else 0.0
@@ -76,8 +87,7 @@ class TrainingStep:
             mlp += scores
         head_at = "head.input" if any(event.site == "head.input" for event in events) else "head"
         work = forward | {self._up: mlp, "attention.qkv": attention, head_at: 2 * head}
-        steps = self._cut_along_sequence(self.stage.steps(events, work, instruction.chunk))
-        return self._with_messages("backward", instruction, steps)
+        return self._cut_along_sequence(self.stage.steps(events, work, chunk))
 
     @cached_property
     def _work(self) -> tuple[dict[str, float], float]:

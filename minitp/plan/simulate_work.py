@@ -10,15 +10,14 @@ from minitp.plan.job import Inference, Job, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Device
 from minitp.plan.model import PlannedModel
-
-_BY_BYTES = {8.0: "float64", 4.0: "float32", 2.0: "bf16", 1.0: "fp8"}
+from minitp.plan.step import arithmetic, updated
 
 
 def computed_in(job: Job) -> str:
     """The number type of products."""
     if isinstance(job, Inference):
         return job.activations
-    return _BY_BYTES.get(float(job.precision.activations), "bf16")
+    return arithmetic(job)
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,7 @@ class Work:
         """The optimizer reads the gradients, reads and writes its state, and writes the weights; cut by ZeRO."""
         if isinstance(self.job, Inference):
             return 0.0
-        parts = self.model.on_stage(self.layout, Place(self.rank, 0, 0, stage)).values()
-        numbers = sum(part.total for part in parts) / (self.layout.dp * self.layout.cp if self.layout.zero else 1)
-        kept = self.job.precision
-        return self.roofline(0, numbers * (kept.gradients + 2 * kept.optimizer + kept.weights))
+        return self.roofline(0, updated(self.model, self.layout, self.job, Place(self.rank, 0, 0, stage))[1])
 
     @property
     def weights(self) -> float:

@@ -34,15 +34,19 @@ _REASONS = {
 
 
 def written(run: Run, times: Times, shown: Sequence[int]) -> Trace:
-    """The trace of some lanes. ConfigError where their events are more than a file can hold."""
-    events = sum(len(run.steps[lane]) for lane in shown)
-    if events > MOST_EVENTS:
-        raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most "
-                          "that a trace is written with: show classes, or fewer micro-batches or new tokens")
+    """The trace of some lanes."""
     rank = {lane: number for number, lane in enumerate(shown)}
     marks = [mark for lane in shown for mark in _marks(run, times, lane, rank[lane])]
     return Trace.of(_events(run, times, rank), marks, run=_header(run, shown),
                     clock={"offset_ns": [0] * len(shown), "error_ns": [0] * len(shown)})
+
+
+def check_written(run: Run, shown: Sequence[int]) -> None:
+    """ConfigError where the lanes have more events than a file can hold."""
+    events = sum(len(run.steps[lane]) for lane in shown)
+    if events > MOST_EVENTS:
+        raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most "
+                          "that a trace is written with: show classes, or fewer micro-batches or new tokens")
 
 
 def _events(run: Run, times: Times, rank: dict[int, int]) -> list[Event]:
@@ -111,14 +115,15 @@ def _marks(run: Run, times: Times, lane: int, rank: int) -> list[Mark]:
 def _header(run: Run, shown: Sequence[int]) -> dict[str, Any]:
     layout = run.layout
     placement = run.model.placement(layout.tp, layout.embedding, layout.cut)
-    ranks = [{"device": run.device(lane), **run.lanes[lane].place._asdict(), "stands_for": run.lanes[lane].stands_for}
-             for lane in shown]
+    axes = [axis for axis in AXES if getattr(layout, axis) > 1]
+    ranks = [{"device": run.device(lane), **{axis: getattr(run.lanes[lane].place, axis) for axis in axes},
+              "stands_for": run.lanes[lane].stands_for} for lane in shown]
     told = {"machine": run.machine.name, "devices": layout.devices, "layout": str(layout), "model of": what(run),
             "seed": run.noise.seed, "jitter": run.noise.jitter,
             "stragglers": [{"device": one.device, "factor": one.factor} for one in run.noise.stragglers],
             "ranks": ranks}
     return {**header(len(shown), told), **described(placement), **_closed_form(run),
-            "mesh": {axis: getattr(layout, axis) for axis in reversed(AXES) if getattr(layout, axis) > 1},
+            "mesh": {axis: getattr(layout, axis) for axis in reversed(axes)},
             "model": run.model.config.to_dict() | {"name": run.model.name}}
 
 

@@ -20,7 +20,6 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
-from minitp.comm.algorithms.schedules import chunks, schedule
 from minitp.plan import flops
 from minitp.plan.collectives import COSTS_AS, cost
 from minitp.plan.hierarchy import shards
@@ -82,16 +81,6 @@ def wire_shares(op: str, meeting: tuple[int, ...]) -> tuple[float, ...]:
         by = "pairwise" if part.op == "all_to_all" else "ring"
         shares[part.level] += part.share * cost(part.op, by, part.ranks).volume
     return tuple(map(float, shares))
-
-
-def sent(op: str, algorithm: str, ranks: int) -> tuple[Fraction, ...]:
-    """What each rank sends, as a share of the payload, where pieces are alike: counted from minitp's own schedules.
-
-    With a star the root sends (p − 1) payloads of an all-reduce, with a ring each rank 2(p − 1)/p.
-    """
-    pieces = chunks(op, algorithm, ranks) * (ranks if op == "all_to_all" else 1)
-    return tuple(Fraction(sum(len(hop.gives) for hop in schedule(op, algorithm, rank, ranks).hops), pieces)
-                 for rank in range(ranks))
 
 
 # --- a training step ------------------------------------------------------------------------------------------------

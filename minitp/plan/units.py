@@ -6,6 +6,7 @@ bit, eight to the byte; where a text leaves open which is meant it is refused, n
 import re
 from decimal import Decimal
 from math import isfinite
+from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.trace.wording import duration as short_duration
@@ -28,7 +29,7 @@ _BITS = re.compile(r"[kKMGTPE]i?(b|bits?)", re.ASCII)
 _FLOPS = re.compile(r"([kKMGTPE]?)(?:FLOP/s|FLOPS|FLOPs)", re.ASCII)
 
 
-def parse_bytes(text: str | int | float) -> int:
+def parse_bytes(text: Any) -> int:
     """"80 GB" → 80,000,000,000; "80 GiB" → 85,899,345,920; a plain number is bytes. ConfigError with what works."""
     rule = "write a number and B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (powers of 1024): 80GB, 80 GiB"
     number, unit = _split(text, "size in bytes", rule)
@@ -37,10 +38,10 @@ def parse_bytes(text: str | int | float) -> int:
     found = _BYTES.fullmatch(unit or "B")
     if not found:
         raise _bad(text, "size in bytes", rule)
-    return _whole(number * _factor(found[1], found[2]), text)
+    return _whole(number * _factor(found[1], found[2] or ""), text)
 
 
-def parse_rate(text: str | int | float) -> float:
+def parse_rate(text: Any) -> float:
     """"25 GB/s" → 25e9, "200 Gb/s" and "200 Gbps" → 25e9 (bits); a plain number is bytes per second."""
     rule = "write bytes as 25GB/s or 25 GiB/s, bits as 200Gb/s or 200 Gbit/s"
     number, unit = _split(text, "rate", rule)
@@ -51,7 +52,7 @@ def parse_rate(text: str | int | float) -> float:
     return float(number * _factor(found[1], found[2]) / (8 if bits else 1))
 
 
-def parse_seconds(text: str | int | float) -> float:
+def parse_seconds(text: Any) -> float:
     """"5us", "1.5 ms", "34 days" → seconds; a plain number is seconds."""
     rule = f"write a number and one of {', '.join(TIMES)}: 5us, 34 days"
     number, unit = _split(text, "time", rule)
@@ -60,7 +61,7 @@ def parse_seconds(text: str | int | float) -> float:
     return float(number * TIMES[unit or "s"])
 
 
-def parse_count(text: str | int | float) -> int:
+def parse_count(text: Any) -> int:
     """"300e9", "300B", "1.5T" → a whole number (of tokens, parameters): here B is a billion."""
     rule = "write a whole number, or one with k, M, B (10⁹), T (10¹²): 300e9, 300B, 1.5T"
     number, unit = _split(text, "count", rule)
@@ -72,7 +73,7 @@ def parse_count(text: str | int | float) -> int:
     return int(exact)
 
 
-def parse_flops(text: str | int | float) -> float:
+def parse_flops(text: Any) -> float:
     """"312 TFLOP/s" → 312e12; a plain number is FLOP per second."""
     rule = "write a number and GFLOP/s, TFLOP/s or PFLOP/s: 312 TFLOP/s"
     number, unit = _split(text, "computing rate", rule)
@@ -130,7 +131,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
 
 
-def _split(text: str | int | float, what: str, rule: str) -> tuple[Decimal, str]:
+def _split(text: Any, what: str, rule: str) -> tuple[Decimal, str]:
     """The number, exactly, and what stands behind it."""
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise _bad(text, what, rule)
@@ -147,7 +148,7 @@ def _split(text: str | int | float, what: str, rule: str) -> tuple[Decimal, str]
     return number, (found[2] or "").strip()
 
 
-def _factor(prefix: str | None, binary: str) -> int:
+def _factor(prefix: str | None, binary: str | None) -> int:
     return (1024 if binary else 1000) ** PREFIXES[(prefix or "").lower()]
 
 

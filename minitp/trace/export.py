@@ -6,6 +6,7 @@ from typing import Any
 
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
+from minitp.trace.simulated import is_simulated
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import PHASES, TextStream, dimensions, pass_name
 
@@ -19,7 +20,8 @@ def chrome(trace: Trace) -> dict[str, Any]:
     micro-batch 2). Times are µs with fractions, as the format wants; ranks are threads 0, 1, ….
     """
     timeline = Timeline.of(trace)
-    made = [_named("process_name", 0, name=f"minitp {_model_name(trace)}".strip())]
+    simulated = " (simulated: a model, not measured)" if is_simulated(trace.run) else ""
+    made = [_named("process_name", 0, name=f"minitp {_model_name(trace)}".strip() + simulated)]
     for rank in trace.ranks:
         made += [_named("thread_name", rank, name=f"rank {rank}"), _named("thread_sort_index", rank, sort_index=rank)]
     for mark in trace.mark_rows():

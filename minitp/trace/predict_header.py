@@ -19,7 +19,7 @@ def told() -> Iterator[None]:
     """Whatever is wrong inside with a header becomes one FileFormatError."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise FileFormatError(f"this trace's header doesn't say what was run ({error!r}): only traces of `minitp "
                               "generate` and `minitp train` can be checked against the closed form") from error
 

@@ -68,6 +68,10 @@ prompts' tokens and of the new ones, `words` those of all best tokens, of target
 `memory` has the bytes that each rank holds, by kind, as it counted them in its own arrays: of a training as its first
 steps came to, of a generation between its passes.
 
+A run that has `simulated` in `run` was never run: its times are a model's (`minitp.plan.simulate`). That object names
+the `machine` and how many `devices` it has to do with, and gives for each rank of the file in `ranks` which `device` it
+is, where that one stands in the mesh, and how many it `stands_for`. Views must say so (`minitp.trace.simulated`).
+
 An event is one collective, or one message, on one rank. What a rank computes lies in the gaps between its events: a
 compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start, which
 is the earliest event or mark of any rank.

@@ -9,12 +9,14 @@ from rich.text import Text
 
 from minitp.trace.file import Trace
 from minitp.trace.show_training import step_lines
+from minitp.trace.simulated import is_simulated, lane_words, simulated_line
 from minitp.trace.summary import Row, crowded, stragglers, summarize, total, working_phases
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import PHASES, count, duration, plain, share, sites_in_words, size
 
 CHECKPOINT = "checkpoint"          # a phase without sync points that takes time all the same
 _LONGEST = 40                      # rows of a table
+_LANES = 16                        # of a simulated run that are named
 _PARTS = ("computing", "waiting", "moving")
 _HEADS = {"compute": "green", "wait": "yellow", "move": "blue"}
 
@@ -60,6 +62,11 @@ def header(trace: Trace) -> list[Text]:
         shown = [f"{word} {plain(model[key], 12)}" for key, word in sizes if key in model]
         lines.append(Text(" · ".join(shown), "dim"))
     lines.append(Text(" · ".join(f"{plain(k, 20)} {plain(v, 40)}" for k, v in list(versions.items())[:6]), "dim"))
+    if is_simulated(run):
+        lines.append(Text(f" {simulated_line(run)} ", "bold black on cyan"))
+        lines += [Text(f"rank {rank}: {words}", "dim") for rank, words in enumerate(lane_words(run)[:_LANES])]
+        if run["ranks"] > _LANES:
+            lines.append(Text(f"… and {run['ranks'] - _LANES:,} more (--json has them all)", "dim"))
     if crowded(trace):
         lines.append(Text(f" {run['ranks']} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                           "turns, not the network. ", "bold black on yellow"))

@@ -19,7 +19,7 @@ def is_simulated(run: dict[str, Any]) -> bool:
 def simulated_line(run: dict[str, Any]) -> str:
     """The sentence that every view of a simulated trace shows; "" where the run is a real one.
 
-    Simulated: a model, not measured. A training step on 8xh100: 16 lanes stand for 16,384 devices.
+    Simulated: a model, not measured. A training step on 8xh100: 16 of 16,384 ranks are shown.
     """
     if not is_simulated(run):
         return ""
@@ -28,8 +28,8 @@ def simulated_line(run: dict[str, Any]) -> str:
     where = " on ".join(filter(None, (what[:1].upper() + what[1:], machine)))
     lanes, devices = run.get("ranks"), told.get("devices")
     if type(lanes) is int and type(devices) is int and 0 < lanes < devices < 2**31:
-        where += f"{': ' * bool(where)}{count(lanes, 'lane')} of {devices:,} devices"
-    return f"{NOT_MEASURED} {where}.".replace(" .", "") if where else NOT_MEASURED
+        where += f"{': ' * bool(where)}{lanes:,} of {count(devices, 'rank')} {'are' if lanes > 1 else 'is'} shown"
+    return f"{NOT_MEASURED} {where}." if where else NOT_MEASURED
 
 
 def lane_words(run: dict[str, Any]) -> list[str]:

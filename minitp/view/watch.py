@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minitp.trace.file import Trace
+from minitp.trace.simulated import WORLD, is_simulated
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
@@ -108,7 +109,8 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
     trace, run = steps.trace, steps.trace.run
     cores = run.get("cores")
     return {
-        "id": plain(run.get("id", ""), 40), "title": title(trace), "world": plain(run.get("world", ""), 20),
+        "id": plain(run.get("id", ""), 40), "title": title(trace),
+        "world": WORLD if is_simulated(run) else plain(run.get("world", ""), 20),
         "ranks": steps.ranks, "created": plain(run.get("created", ""), 30),
         "cores": cores if type(cores) is int and 0 <= cores < 2**31 else 0, "crowded": crowded(trace),
         "model": model_of(run),
@@ -121,7 +123,7 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
 
 def title(trace: Trace) -> str:
     name = model_of(trace.run)["name"] or "a run"
-    return f"{name} on {counted(trace.run['ranks'], 'rank')}"
+    return f"{name} on {counted(trace.run['ranks'], 'rank')}{', simulated' * is_simulated(trace.run)}"
 
 
 def _passes(steps: Steps, words: Words, strings: Strings, several: bool) -> dict[str, list[int]]:

@@ -1,7 +1,7 @@
 """Latency against bytes: crossovers, marks, and the cost of a token's syncs on different links."""
 import pytest
 
-from minitp.plan.curve import SIZES, curve, sync_point, syncs
+from minitp.plan.curve import SIZES, curve, sync_point, sync_points
 from minitp.plan.links import LINKS
 from minitp.plan.network import price
 from minitp.plan.sync_cost import on_links, switch_hop
@@ -31,7 +31,7 @@ def test_crossovers_of_one_link():
 
 def test_where_a_models_syncs_lie():
     """Llama-2-70B: 162 syncs a token of 16 KiB, latency bound on all links but the slowest; a prompt's never."""
-    assert (syncs(LLAMA2_70B), syncs(LLAMA31_405B)) == (162, 254)
+    assert (sync_points(LLAMA2_70B), sync_points(LLAMA31_405B)) == (162, 254)
     token, prompt = sync_point(LLAMA2_70B), sync_point(LLAMA2_70B, 4096)
     assert token == ("llama-80x8192, 1 token", 16384) and prompt[1] == 4096 * 16384
     assert sync_point(LLAMA31_405B, bytes_each=1)[1] == 16384

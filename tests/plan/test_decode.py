@@ -3,12 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from minitp.plan import decode, flops
+from minitp.errors import ConfigError
+from minitp.plan import decode, flops, memory
 from minitp.plan.decode import bytes_read, prefill, token
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout, Place
 from minitp.plan.links import Link
 from minitp.plan.machine import Level, Machine
+from minitp.plan.rows import by_kind
 from minitp.plan.what_if import scaling
 from minitp.trace.predict import GenerationPlan, forward_pass
 from tests.plan.plan_models import (
@@ -143,27 +145,26 @@ def test_a_prompt_computes_and_a_pipeline_takes_its_sequences_in_turn():
     assert sixteen.seconds / four.seconds == pytest.approx((16 + 3) / (4 + 3), rel=0.03)
 
 
-def test_star_makes_four_raspberry_pis_faster_than_eight():
-    """distributed-llama, Llama-2-7B q40 with q80 buffers, Raspberry Pi 4B, 1 GbE, through the root: 794, 494, 588 ms.
+def test_a_cut_cache_is_read_in_parts_and_merged():
+    """C06: each rank attends to its part of the context; what it costs is one all-reduce a layer more."""
+    job = Inference(prompt=128_000, new=1000)
+    whole, cut = (token(LLAMA31_8B, Layout(tp=2, cp=cp), job, boxes(8)) for cp in (1, 4))
+    cache = {time: next(row.seconds for row in time.rows if "KV cache" in row.term) for time in (whole, cut)}
+    assert cache[cut] == pytest.approx(cache[whole] / 4)
+    assert any("merge" in row.term for row in cut.rows) and cut.latency_s > whole.latency_s
+    assert cut.seconds < whole.seconds
 
-    Two numbers are fitted: the bandwidth to one device's time, a message's latency to the transfer of eight.
-    """
-    job = replace(ONE, weights="q40", activations="q80")
-    alone = bytes_read(LLAMA2_7B, Layout(), job, Place(0, 0, 0, 0))
-    pi = replace(A100, name="Raspberry Pi", kind="cpu", bandwidth=alone.weights / 1.3079, bandwidth_reached=1.0,
-                 flops={"float32": 1e15})
-    message, rate = 0.28975 / (64 * 2 * 7), 0.118e9
-    link = Link("1 GbE and its software", message - 4096 * 34 / 32 / rate, rate, "fitted")
 
-    def milliseconds(ranks, policy):
-        return 1e3 * token(LLAMA2_7B, Layout(tp=ranks), job, boxes(ranks, device=pi, inner=link), ends="copied",
-                           policy=policy).seconds
-    star = {ranks: milliseconds(ranks, "star") for ranks in (2, 4, 8)}
-    for ranks, published in ((2, 793.7), (4, 494.0), (8, 588.2)):
-        assert star[ranks] == pytest.approx(published, rel=0.2)
-    assert star[4] < star[8]
-    assert milliseconds(8, "ring") < star[8]                             # as many hops, smaller ones
-    assert milliseconds(8, "doubling") < 0.7 * milliseconds(4, "doubling") < 0.7 * star[4]
+def test_groups_keep_a_pipelines_stages_busy():
+    job, layout = Inference(batch=8, prompt=100, new=28), Layout(tp=8, pp=4)
+    one, four = (token(LLAMA31_405B, layout, job, boxes(32), groups=groups) for groups in (1, 4))
+    assert four.sequences == 8
+    assert 1.0 < four.tokens_per_s / one.tokens_per_s < 1.2              # weights are read as often, the cache less
+    many = replace(job, batch=4096)
+    one, four = (token(LLAMA31_70B, layout, many, boxes(32), groups=groups) for groups in (1, 4))
+    assert four.tokens_per_s > 3 * one.tokens_per_s                      # where it computes, idle stages are lost
+    with pytest.raises(ConfigError, match="5 groups"):
+        token(LLAMA31_405B, layout, job, boxes(32), groups=5)
 
 
 def test_plain_form_has_everything():
@@ -173,3 +174,14 @@ def test_plain_form_has_everything():
     assert plain["seconds"] == pytest.approx(sum(plain[part] for part in ("memory s", "compute s", "latency s",
                                                                           "moving s")))
     assert decode.TokenTime is decode.PassTime
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(tp=8, pp=2), Layout(tp=16), Layout(tp=2, pp=3, dp=2)])
+def test_what_is_read_is_what_is_held(layout):
+    """All but the table's other rows: the same numbers as the memory's rows."""
+    job = Inference(batch=6, prompt=100, new=28)
+    for stage in (0, layout.pp - 1):
+        place = Place(0, 0, 0, stage)
+        read, held = bytes_read(LLAMA31_70B, layout, job, place), by_kind(memory.rows(LLAMA31_70B, layout, job, place))
+        assert read.layers + read.head + read.table == held["weights"]
+        assert read.cache == held["kv cache"]

@@ -115,6 +115,8 @@ def test_a_table_stands_before_the_model():
     more = replace(lone, levels=(replace(lone.levels[0], tables=own),))
     assert price("all_reduce_in_graph", 2048, (4,), more).seconds == pytest.approx(3e-3)
     assert price("all_reduce", 2048, (4,), more).seconds == one.seconds
+    beyond = price("all_reduce_in_graph", 4096, (4,), more).seconds
+    assert beyond - 3e-3 == pytest.approx(price("all_reduce", 4096, (4,), more).seconds - one.seconds)
     message = price("send", 2048, (4,), more)
     assert message.measured and message.seconds == pytest.approx(6e-6)
     assert one.latency_s + one.bandwidth_s == pytest.approx(one.seconds)
@@ -177,6 +179,8 @@ def test_refusals_teach():
         price("reduce", 1, (2,), two, policy="luck")
     with pytest.raises(ConfigError, match="has no 'halving'; it has shards"):
         price("all_gather", 1, (2, 2), two, policy="halving")
+    with pytest.raises(ConfigError, match="γ 0 s per byte"):
+        price("reduce", 1, (2,), two, gamma=-1)
     with pytest.raises(ConfigError, match="NCCL runs on GPUs"):
         price("all_reduce", 1, (2,), replace(two, device=device("Pi", "cpu")), policy="nccl")
 
@@ -187,5 +191,6 @@ def test_a_price_says_that_it_is_a_model():
     assert one.latency_s == pytest.approx(15e-6) and "unknown" in one.source and HDR.source in one.source
     plain = one.to_plain()
     assert plain["algorithm"] == "doubling" and plain["alternatives"]["ring"] > plain["seconds"]
-    assert "p = 8, n = 8 B" in one.numbers and "lg p" in one.formula and not one.measured
+    assert "p = 8, n = 8 B" in one.numbers and one.formula == "lg p·(α + nβ)" and not one.measured
+    assert price("all_reduce", 8, (7,), machine((8, HDR))).formula == "(⌊lg p⌋+2)(α + nβ)"
     assert price("broadcast", 8, (1,), machine((8, HDR))).formula == "one rank: nothing moves"

@@ -1,23 +1,36 @@
-"""Simulated runs: those that run today have the real trace's events; and what the times must satisfy."""
+"""Simulated runs: those that run today have the real trace's events; the others what the planner counts."""
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from minitp.config import TINY
 from minitp.errors import ConfigError
 from minitp.generate import Generation, Request, run
 from minitp.model import Transformer
 from minitp.placement import Placement
-from minitp.plan.collectives import seconds
+from minitp.plan import catalogue, schedule, traffic
+from minitp.plan.decode import prefill, token
 from minitp.plan.job import FLOAT32, Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.simulate import Straggler, replay, simulated
+from minitp.plan.simulate import replay, simulated
+from minitp.plan.simulate_classes import Straggler
+from minitp.plan.simulate_prices import meeting_of
 from minitp.plan.simulate_result import Share
-from minitp.trace import Trace, collect, compare, run_info
+from minitp.plan.step import training_step
+from minitp.trace import Timeline, Trace, collect, compare, run_info
 from minitp.trace.check import recorded_by_rank
 from minitp.trace.predict import plan_from_run, predict
+from minitp.trace.predict_pass import Pass
+from minitp.trace.summary import total
 from minitp.weights import load_weights
+from tests.app.real_runs import tiny_run
 from tests.families import FAMILIES, source_of
 from tests.trace.trace_runs import on_threads
 from tests.train.training_runs import traced
@@ -25,14 +38,16 @@ from tests.train.training_runs import traced
 DEVICE = Device("test", "gpu", 80 * 10**9, 80 * 10**9, "HBM", 1e12, {"float32": 1e13, "bf16": 1e14}, "made up")
 INSIDE, BETWEEN = Link("inside", 2e-6, 1e11, "made up"), Link("between", 1e-5, 1e10, "made up")
 MACHINE = Machine("boxes", DEVICE, (Level("box", 8, INSIDE), Level("cluster", 128, BETWEEN)))
-BIG = PlannedModel(FAMILIES["llama"])
+FREE = Machine("free", DEVICE, (Level("box", 1024, Link("free", 0.0, 1e30, "made up")),))
+ALONE = replace(MACHINE, levels=(Level("box", 1, INSIDE), Level("cluster", 1024, BETWEEN)))
+MODEL = PlannedModel(replace(TINY, layers=4))
 
 
 def same_events(real: Trace, made: Trace) -> None:
     """Order, site, op, states, shapes, type and payload, on every rank; and the marks' names."""
     assert recorded_by_rank(made) == recorded_by_rank(real)
-    names = [[(m.rank, m.phase, m.step, m.micro_batch) for m in sorted(trace.mark_rows(), key=lambda m: (m.rank, m.enter))
-              if m.phase not in ("load", "clock")] for trace in (made, real)]
+    marks = [sorted(trace.mark_rows(), key=lambda mark: (mark.rank, mark.enter)) for trace in (made, real)]
+    names = [[mark[:4] for mark in some if mark.phase not in ("load", "clock")] for some in marks]
     assert names[0] == list(dict.fromkeys(names[1]))              # choosing a token has a mark of its own
     assert compare(made, predict(plan_from_run(made.run))) == []
     assert recorded_by_rank(Trace.parse(made.to_bytes(zipped=True))) == recorded_by_rank(real)
@@ -48,7 +63,7 @@ def test_a_training_step_has_the_events_of_a_real_one(ranks, family, recompute, 
     same_events(real, made.trace)
 
 
-@pytest.mark.parametrize(("ranks", "family"), [(2, "gpt2"), (3, "llama"), (5, "llama")])
+@pytest.mark.parametrize(("ranks", "family"), [(2, "gpt2"), (3, "parallel"), (5, "llama")])
 def test_a_generation_has_the_events_of_a_real_one(ranks, family):
     def work(comm):
         placement = Placement(FAMILIES[family], comm.size)
@@ -58,3 +73,202 @@ def test_a_generation_has_the_events_of_a_real_one(ranks, family):
     made = simulated(PlannedModel(FAMILIES[family]), Layout(tp=ranks), Inference(2, 3, 4, *["float32"] * 3), MACHINE,
                      show="all")
     same_events(on_threads(ranks, work)[0], made.trace)
+
+
+degrees = st.fixed_dictionaries({"tp": st.integers(1, 3), "pp": st.integers(1, 3), "dp": st.integers(1, 3)})
+kinds = st.fixed_dictionaries({"sequence": st.booleans(), "zero": st.sampled_from([0, 1, 2, 3]),
+                               "schedule": st.sampled_from(["1f1b", "gpipe"])})
+INTERLEAVED = {"tp": 2, "pp": 2, "dp": 2}, {"schedule": "interleaved", "chunks": 2}
+
+
+@settings(max_examples=12, deadline=None)
+@given(degrees, kinds, st.sampled_from(["none", "full"]))
+@example(*INTERLEAVED, "none")
+def test_all_stages_together_have_the_closed_form_and_what_the_planner_counts(degrees, kinds, recompute):
+    layout, micro_batches = Layout(**degrees, **kinds), 2
+    job = Training(layout.dp * micro_batches, 12, 1, recompute)
+    made = simulated(MODEL, layout, job, MACHINE, show="pipeline").trace
+    events = recorded_by_rank(made)
+    axis = {rank: made.words("axis")[made.where(rank=rank)].tolist() for rank in events}
+    if not layout.sequence:
+        one = Pass(MODEL.placement(layout.tp), "float32", 1, 12, "forward", 0, 1)
+        sites = [(event.op, event.site) for event in [*one.forward(gathered=False), *one.loss()]]
+        there = [(event.op, event.site) for rank in events for event, on in zip(events[rank], axis[rank], strict=True)
+                 if on == "tp" and (event.phase, event.micro_batch) == ("forward", 1) and "pipeline" not in event.site]
+        assert sorted(there) == sorted(sites) and (layout.chunks > 1 or there == sites)
+    for stage in range(layout.pp):
+        counted: dict[tuple[str, str], float] = {}
+        for row in traffic.step(MODEL, layout, job, MACHINE, stage):
+            key = {"sp": "tp"}.get(row.axis, row.axis), row.op
+            counted[key] = counted.get(key, 0) + row.count * row.payload
+        moved: dict[tuple[str, str], float] = {}
+        for event, on in zip(events[stage], axis[stage], strict=True):
+            if event.op != "receive" and event.site != "gradients.norm" and getattr(layout, on) > 1:
+                key = on, event.op
+                moved[key] = moved.get(key, 0) + event.payload
+        assert moved == pytest.approx(counted), (layout, stage)
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+WORKING = PlannedModel(replace(TINY, layers=12, hidden=1024, heads=8, head_size=128, ffn=4096, vocab=8))
+
+
+@pytest.mark.parametrize(("kind", "chunks"), [("1f1b", 1), ("gpipe", 1), ("interleaved", 3)])
+def test_where_messages_are_free_the_pipeline_takes_what_its_schedule_takes(kind, chunks):
+    """Instructions of equal length, backward twice forward (Narayanan et al. 2021, figures 3 and 4)."""
+    layout = Layout(pp=4, schedule=kind, chunks=chunks)
+    made = simulated(WORKING, layout, Training(8, 512), FREE)
+    one = simulated(WORKING, Layout(), Training(1, 512), FREE)
+    whole = one.trace.mark_rows()[0]
+    forward = (whole.leave - whole.enter) / 1e9 / (4 * chunks)
+    spans = schedule.play(schedule.instructions(kind, 4, 8, chunks), chunks, forward=forward, backward=2 * forward)
+    ends = [mark.leave / 1e9 for mark in made.trace.mark_rows() if mark.phase == "backward"]
+    assert max(ends) == pytest.approx(max(stage[-1].end for stage in spans), rel=0.02)
+
+
+@settings(max_examples=6, deadline=None)
+@given(degrees, kinds, st.lists(st.tuples(st.integers(0, 26), st.sampled_from([0.5, 1.5, 4.0])), max_size=2))
+def test_classes_take_the_time_that_all_ranks_one_by_one_take(degrees, kinds, slow):
+    layout = Layout(**degrees, **kinds)
+    slow = tuple(Straggler(device % layout.devices, factor) for device, factor in slow)
+    job = Training(layout.dp * 2, 12, precision=FLOAT32)
+    classes, each = (simulated(MODEL, layout, job, ALONE, stragglers=slow, show=show) for show in ("classes", "all"))
+    assert each.simulated == layout.devices >= classes.simulated
+    assert sum(one["stands_for"] for one in classes.trace.run["simulated"]["ranks"]) == layout.devices
+    assert classes.seconds == pytest.approx(each.seconds)
+    for share, seconds in each.shares.items():
+        assert classes.shares.get(share, 0) == pytest.approx(seconds, abs=1e-9), share
+    assert sum(each.shares.values()) == pytest.approx(each.seconds)
+    classes, each = (simulated(MODEL, layout, job, MACHINE, stragglers=slow, show=show) for show in ("classes", "all"))
+    assert classes.seconds >= each.seconds * (1 - 1e-9)           # groups lie differently on boxes: the slowest counts
+
+
+def test_replicas_that_have_nothing_to_do_with_a_straggler_share():
+    layout, job = Layout(tp=4, pp=2, dp=16), Training(32, 64)
+    even = simulated(WORKING, layout, job, MACHINE)
+    slow = simulated(WORKING, layout, job, MACHINE, stragglers=[Straggler(5, 2.0)])
+    assert (even.simulated, slow.simulated) == (2, 8)              # 2 stages; × the rank and its mates × its replica
+    assert slow.seconds > even.seconds
+    assert slow.shares[Share("waiting", "tp")] > 0 and slow.shares[Share("waiting", "dp")] > 0
+    assert Share("waiting", "tp") not in even.shares
+    assert simulated(WORKING, layout, job, MACHINE, stragglers=[Straggler(5, 1.0)]).seconds == even.seconds
+    with pytest.raises(ConfigError, match="no device of 0…127"):
+        simulated(WORKING, layout, job, MACHINE, stragglers=[Straggler(128, 2.0)])
+
+
+def test_jitter_is_drawn_by_device_and_classes_have_its_distribution():
+    layout, job = Layout(tp=8), Training(8, 256)
+    each, again = (simulated(WORKING, layout, job, MACHINE, jitter=0.2, seed=3, show="all") for _ in range(2))
+    classes = simulated(WORKING, layout, job, MACHINE, jitter=0.2, seed=4)
+    still = simulated(WORKING, layout, job, MACHINE)
+    assert each.seconds == again.seconds != classes.seconds and classes.simulated == 1
+    assert classes.seconds == pytest.approx(each.seconds, rel=0.05)
+    assert classes.shares[Share("waiting", "tp")] == pytest.approx(each.shares[Share("waiting", "tp")], rel=0.15)
+    assert each.shares[Share("computing", "")] == pytest.approx(still.shares[Share("computing", "")], rel=0.05)
+    assert simulated(WORKING, Layout(dp=100), Training(100, 8), MACHINE, jitter=0.1).simulated == 8
+
+
+@pytest.mark.parametrize(("layout", "recompute"), [
+    (Layout(tp=8, pp=4, dp=128), "none"), (Layout(tp=8, pp=4, dp=8, sequence=True, zero=1), "full"),
+    (Layout(tp=4, pp=4, dp=8, schedule="interleaved", chunks=2, zero=2), "selective"),
+    (Layout(tp=8, dp=8, zero=3), "none")])
+def test_a_step_takes_what_the_planner_adds_up(layout, recompute):
+    """Two ways to one number: event by event, and by the formulas of plan.step, which know the slowest stage alone."""
+    job, large = Training(layout.dp * 8, 8192, 1, recompute), catalogue.model("llama-3.1-8b")
+    machine = catalogue.machine("8xh100-80", devices=layout.devices)
+    added_up = training_step(large, layout, job, machine, overlap=False).seconds
+    assert simulated(large, layout, job, machine).seconds == pytest.approx(added_up, rel=0.05)
+
+
+@pytest.mark.parametrize("layout", [Layout(tp=8, pp=2), Layout(tp=16)])
+def test_a_generation_takes_what_the_planner_adds_up(layout):
+    job, large = Inference(2, 1000, 2), catalogue.model("llama-3.1-405b")
+    machine = catalogue.machine("8xh100-80", devices=16)
+    first, second = prefill(large, layout, job, machine), token(large, layout, job, machine, context=1001)
+    assert simulated(large, layout, job, machine).seconds == pytest.approx(first.seconds + second.seconds, rel=0.01)
+
+
+def test_a_step_of_405b_on_16384_devices_takes_seconds():
+    layout, begin = Layout(tp=8, pp=16, dp=128), time.monotonic()
+    made = simulated(catalogue.model("llama-3.1-405b"), layout, Training(2048, 8192),
+                     catalogue.machine("8xh100-80", devices=16384))
+    made.trace.to_bytes(zipped=True)
+    assert time.monotonic() - begin < 5
+    assert made.simulated == 16 and made.trace.run["ranks"] == 16
+    assert made.shares[Share("waiting", "pp")] / made.shares[Share("computing", "")] == pytest.approx(15 / 16, rel=0.15)
+
+
+# --- replays ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real() -> Trace:
+    """In checked mode, loaded by scatter, with values."""
+    return tiny_run("--load", "scatter", ranks=3)
+
+
+def test_a_replay_has_the_events_of_the_run_and_its_own_work(real):
+    made = replay(real, MACHINE)
+    assert recorded_by_rank(made.trace) == recorded_by_rank(real)
+    assert compare(made.trace, predict(plan_from_run(made.trace.run))) == []
+    read = Trace.parse(made.trace.to_bytes(zipped=True))
+    was, now = (total(Timeline.of(trace), rank, ["decode"]).computing for rank in (0, 1) for trace in (real, read)
+                if rank == 1)
+    assert now == pytest.approx(was, rel=1e-3, abs=200)
+    data = np.flatnonzero(real.words("plane") != "control").tolist()
+    for number in (0, 7, len(data) - 1):
+        kept, new = real.value(data[number])[1], read.value(number)[1]
+        assert (kept is None) == (new is None) and (kept is None or np.array_equal(kept.cells, new.cells))
+    assert sum(made.shares.values()) == pytest.approx(made.seconds)
+
+
+def test_ranks_that_compute_twice_as_fast_and_a_slow_one(real):
+    base = replay(real, FREE).shares[Share("computing", "")]
+    assert replay(real, FREE, speed=2.0).shares[Share("computing", "")] == pytest.approx(base / 2)
+    slow = replay(real, FREE, stragglers=[Straggler(1, 3.0)])
+    assert slow.seconds > replay(real, FREE).seconds
+    assert slow.trace.run["simulated"]["stragglers"] == [{"device": 1, "factor": 3.0}]
+    assert replay(real, FREE, jitter=0.3).seconds != replay(real, FREE, jitter=0.3, seed=1).seconds
+
+
+def test_a_training_run_is_replayed():
+    trace = on_threads(2, traced)[0]
+    made = replay(trace, MACHINE)
+    assert recorded_by_rank(made.trace) == recorded_by_rank(trace)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"speed": 0.0}, "above 0"), ({"stragglers": [Straggler(0, -1.0)]}, "above 0"), ({"jitter": 3.0}, "from 0 to 2")])
+def test_what_a_replay_refuses(real, change, words):
+    with pytest.raises(ConfigError, match=words):
+        replay(real, MACHINE, **change)
+
+
+def test_a_small_machine_and_a_simulated_trace_are_refused(real):
+    with pytest.raises(ConfigError, match="has 2 devices"):
+        replay(real, replace(MACHINE, levels=(Level("box", 2, INSIDE),)))
+    with pytest.raises(ConfigError, match="a model's"):
+        replay(replay(real, MACHINE).trace, MACHINE)
+
+
+@given(st.integers(1, 9), st.integers(0, 3), st.integers(0, 40))
+def test_groups_that_lie_evenly_meet_as_the_machine_says(members, power, boxes):
+    stride = 2 ** power
+    there = meeting_of(MACHINE, [8 * boxes + stride * n for n in range(members)])
+    assert there == MACHINE.meeting(members, stride)
+
+
+@pytest.mark.parametrize(("layout", "job", "show", "words"), [
+    (Layout(tp=8, pp=16, dp=128), Training(2048, 8192), "all", "4,096 are the most"),
+    (Layout(tp=8, pp=16, dp=8), Training(256, 8192), "all", "that a trace is written with"),
+    (Layout(), Inference(1, 10, 10**6), "classes", "are the most that are simulated"),
+    (Layout(tp=8, pp=4, dp=1024), Training(1024, 8192), "classes", "has 16,384"),
+    (Layout(cp=2), Training(1, 8192), "classes", "cp > 1 is planned but not simulated"),
+    (Layout(), Inference(1, 10, 0), "classes", "1 new token or more"),
+    (Layout(dp=3), Training(4, 8), "classes", "dealt")])
+def test_what_is_too_much_or_not_simulated_is_refused_at_once(layout, job, show, words):
+    begin, large = time.monotonic(), catalogue.model("llama-3.1-405b")
+    with pytest.raises(ConfigError, match=words):
+        simulated(large, layout, job, catalogue.machine("8xh100-80", devices=16384), show=show)
+    assert time.monotonic() - begin < 5

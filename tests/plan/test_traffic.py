@@ -12,6 +12,7 @@ from minitp.plan import traffic
 from minitp.plan.job import FLOAT32, MIXED_FP32_GRADIENTS, Training
 from minitp.plan.layout import Layout
 from minitp.plan.syncs import syncs
+from minitp.plan.wire import moved
 from minitp.trace.predict import Steps, TrainingPlan, predict
 from tests.plan.plan_models import GPT3, LLAMA31_405B, boxes, gpt, llama
 
@@ -38,13 +39,12 @@ def test_sync_points_of_a_step_are_the_closed_form_of_a_run(model, tp, embedding
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]), st.integers(2, 9))
 def test_a_rings_share_is_counted_from_its_schedule(op, ranks):
-    shares = traffic.sent(op, "ring", ranks)
+    shares = [rank.sent for rank in moved(op, "ring", ranks, 1)]
     assert set(shares) == {Fraction(2 if op == "all_reduce" else 1) * (ranks - 1) / ranks}
     assert traffic.wire_shares(op, (ranks,)) == (float(shares[0]),)
-    assert set(traffic.sent("all_to_all", "pairwise", ranks)) == {Fraction(ranks - 1, ranks * ranks)}
-    star = traffic.sent("all_reduce", "star", ranks)
-    assert star == (ranks - 1, *[1] * (ranks - 1))
-    assert max(traffic.sent("all_reduce", "doubling", 8)) == 3
+    assert {rank.sent for rank in moved("all_to_all", "pairwise", ranks, 1)} == {Fraction(ranks - 1, ranks * ranks)}
+    assert [rank.sent for rank in moved("all_reduce", "star", ranks, 1)] == [ranks - 1, *[1] * (ranks - 1)]
+    assert max(rank.sent for rank in moved("all_reduce", "doubling", 8, 1)) == 3
 
 
 @settings(max_examples=60, deadline=None)

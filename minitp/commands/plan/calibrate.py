@@ -16,7 +16,7 @@ from minitp.errors import ConfigError, SaveError
 from minitp.plan import units
 from minitp.plan.calibrate import Calibration, calibrate, machine_of
 from minitp.plan.calibrate_messages import SmallerGroups
-from minitp.plan.catalogue import machines, machines_folder, write_machine
+from minitp.plan.catalogue import machine, machines_folder, write_machine
 from minitp.plan.error import Error
 from minitp.progress import steps_bar
 from minitp.trace.wording import plain, size
@@ -47,7 +47,7 @@ def _place(name: str) -> Path:
     if not NAME.fullmatch(name) or name.endswith(".toml"):
         raise ConfigError(f"a machine can't be called {plain(name, 60)!r}: take small letters, digits, - . and _")
     path = machines_folder() / f"{name}.toml"
-    if name in machines() and not path.exists():
+    if not path.exists() and _known(name):
         raise ConfigError(f"the catalogue has a machine {name!r} already: choose another --name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +55,15 @@ def _place(name: str) -> Path:
         raise SaveError(f"there is no place for the description at {path}: {error.strerror or error}. Set "
                         "MINITP_MACHINES to a folder that can be written to") from error
     return path
+
+
+def _known(name: str) -> bool:
+    """Whether the catalogue has a machine of this name, or makes one of it (4xh100)."""
+    try:
+        machine(name)
+    except ConfigError:
+        return False
+    return True
 
 
 def _write(found: Calibration | None, name: str, path: Path) -> None:

@@ -1,6 +1,6 @@
 """`minitp plan check`: tables of what was predicted beside what was measured."""
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from minitp.comm import Communicator
-from minitp.errors import ConfigError
 from minitp.plan import units
 from minitp.plan.catalogue import machine, machines_folder
 from minitp.plan.check import GOAL, Compared, Comparison, comparison
@@ -48,7 +47,9 @@ def show(compared: Comparison, found: Machine, console: Console) -> None:
         console.print(passes_table(compared.passes))
     if compared.memory:
         console.print(memory_table(compared.memory))
-    for line in compared.notes:
+    within, known = compared.within
+    for line in (*compared.notes, *([f"times of {within} of {known} kinds are within the largest error stated for them"]
+                                    if known else [])):
         _say(console, line)
     total = sum(row.predicted for row in compared.rows)
     if compared.exact:
@@ -122,21 +123,20 @@ def memory_table(rows: Iterable[Held]) -> Table:
 def check_collectives(group: Communicator, found: Machine, seconds: float, as_json: bool) -> None:
     """Run collectives now, on every rank; rank 0 prints how far the description is from them."""
     from minitp.plan.check_now import now
-    rows = now(group, found, seconds=seconds)
-    if rows is None:
+    compared = now(group, found, seconds=seconds)
+    if compared is None:
         return
-    if group.size < 2:
-        raise ConfigError("one rank has nobody to meet: take --ranks 2 or more")
     if as_json:
-        print(json.dumps({"machine": found.name, "collectives": [row.to_plain() for row in rows]}))
+        print(json.dumps({"machine": found.name, **compared.to_plain()}))
         return
     console = Console()
-    console.print(collectives_table(rows, f"Collectives run now on {group.size} ranks, at sizes that no table has",
-                                    counts=False))
-    _say(console, verdict(rows))
+    console.print(collectives_table(compared.rows, f"Collectives run now on {group.size} ranks, at sizes that no table "
+                                    "has", counts=False))
+    for line in (*compared.notes, verdict(compared.rows)):
+        _say(console, line)
 
 
-def verdict(rows: list[Compared]) -> str:
+def verdict(rows: Sequence[Compared]) -> str:
     """How many all-reduces are within the goal."""
     ratios: list[Any] = [(abs(row.ratio - 1), row.payload) for row in rows if row.op == "all_reduce" and row.ratio]
     if not ratios:

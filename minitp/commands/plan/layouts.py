@@ -40,7 +40,7 @@ def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: i
     else:
         console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
         console.print(enough(larger), "", sep="\n")
-    console.print(*failures(found), "", *unmodeled(limits), sep="\n")
+    console.print(*failures(found), "", *unmodeled(model, job, limits), sep="\n")
 
 
 def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> list[Text]:
@@ -60,8 +60,8 @@ def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> l
 def job_in_words(job: Job) -> str:
     """What is run."""
     if isinstance(job, Inference):
-        return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {job.prompt:,} tokens and {job.new:,} "
-                f"new ones; weights {job.weights}, KV cache {job.cache}")
+        return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {job.prompt:,} tokens and "
+                f"{job.new:,} new ones; weights {job.weights}, KV cache {job.cache}")
     total = f"; {units.count(job.tokens)} tokens in all" if job.tokens else ""
     return (f"to train: {count(job.batch, 'sequence')} of {job.seq:,} tokens a step; {job.precision.states:g} bytes a "
             f"parameter before activations{total}")
@@ -130,10 +130,10 @@ def failure_line(one: Failure) -> Text:
     return Text(f"  {one.layout}: {one.text}")
 
 
-def unmodeled(limits: Limits) -> list[Text]:
+def unmodeled(model: PlannedModel, job: Job, limits: Limits) -> list[Text]:
     """What the reserve stands for."""
     return [Text(f"Not modeled, and what the reserve of {limits.reserve:.0%} is for: "
-                 + "; ".join(f"{what.what} ({what.size})" for what in memory.UNMODELED) + ".", "dim"),
+                 + "; ".join(f"{what.what} ({what.size})" for what in memory.unmodeled(model, job)) + ".", "dim"),
             Text("All times are a model of the machine, none was measured.", "dim")]
 
 
@@ -142,12 +142,16 @@ def plain(model: PlannedModel, machine: Machine, job: Job, found: Found, larger:
     """The same for JSON."""
     return {"model": model.name, "parameters": model.parameters, "machine": machine.to_plain(),
             "job": job_in_words(job), "tried": found.tried,
-            "best": [{"layout": str(one.layout), "degrees": degrees(one), "memory": [row.to_plain() for row in one.rows],
-                      "held": one.held, "room": one.room, "seconds": one.seconds,
-                      "time": [row.to_plain() for row in one.time.rows]} for one in found.best[:top]],
+            "best": [plain_candidate(one) for one in found.best[:top]],
             "failed": [{"layout": str(one.layout), "why": one.why, "text": one.text} for one in found.failed],
             "enough": None if larger is None else {"devices": larger[0].devices,
                                                    "layout": str(larger[1].best[0].layout)}}
+
+
+def plain_candidate(one: Candidate) -> dict[str, Any]:
+    return {"layout": str(one.layout), "degrees": degrees(one), "memory": [row.to_plain() for row in one.rows],
+            "held": one.held, "room": one.room, "seconds": one.seconds,
+            "time": [row.to_plain() for row in one.time.rows]}
 
 
 def degrees(one: Candidate) -> dict[str, Any]:

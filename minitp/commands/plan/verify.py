@@ -51,25 +51,34 @@ def chosen(rows: Sequence[Case | Unreadable], kind: str | None, only: Sequence[s
 
 
 def print_kind(outcomes: Sequence[Outcome], kind: str, console: Console) -> None:
-    """One table: the cases of a kind."""
+    """One table: the cases of a kind, under the names of their quantities."""
     if not outcomes:
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", title=HEADS[kind],
-                  title_justify="left", title_style="bold")
-    table.add_column("case", overflow="fold", ratio=3)
-    table.add_column("quantity", overflow="fold", ratio=3)
-    for head in ("published", "planned", "unit"):
-        table.add_column(head, justify="left" if head == "unit" else "right", overflow="fold")
+    console.print(Text(HEADS[kind], "bold"))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("case", overflow="fold")
+    for head in ("published", "planned"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("unit", overflow="fold")
     table.add_column("apart", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for outcome in outcomes:
+    seen = ""
+    for outcome in sorted(outcomes, key=lambda outcome: first_of(outcomes, outcome.quantity)):
+        if outcome.quantity != seen:
+            seen = outcome.quantity
+            table.add_row(Text(plain(seen, 60), "italic"))
         verdict = Text(outcome.verdict, STYLES.get(outcome.verdict, "bold red"))
         if outcome.verdict == "ratio":
             verdict = Text(f"{outcome.ratio:.2f} ×", "dim")
-        table.add_row(plain(outcome.id, 60), plain(outcome.quantity, 60), figure(outcome.published),
-                      figure(outcome.planned), plain(outcome.unit.split(" (")[0], 24), apart(outcome), verdict)
+        table.add_row("  " + plain(outcome.id, 60), figure(outcome.published), figure(outcome.planned),
+                      plain(outcome.unit.split("(")[0].strip() or outcome.unit, 14), apart(outcome), verdict)
     console.print(table)
     console.print()
+
+
+def first_of(outcomes: Sequence[Outcome], quantity: str) -> int:
+    """Where a quantity comes first in the file: its cases are shown together there."""
+    return next(at for at, outcome in enumerate(outcomes) if outcome.quantity == quantity)
 
 
 def print_case(outcome: Outcome, console: Console) -> None:
@@ -98,11 +107,16 @@ def print_end(outcomes: Sequence[Outcome], console: Console) -> None:
 
 
 def figure(value: float | None) -> str:
-    """Six digits; whole numbers in full where they are short."""
+    """Five digits at the least; whole numbers in full where they are short."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e7 else f"{value:.6g}"
+    whole = value == int(value) or abs(value) >= 1e4
+    return f"{value:,.0f}" if whole and abs(value) < 1e7 else f"{value:.5g}"
 
 
 def apart(outcome: Outcome) -> str:
-    return "" if outcome.difference is None else f"{100 * outcome.difference:+.2f} %"
+    """In percent of the published value."""
+    if outcome.difference is None:
+        return ""
+    percent = 100 * outcome.difference
+    return f"{percent:+.2f} %" if abs(percent) < 1000 else f"{percent:+.2g} %"

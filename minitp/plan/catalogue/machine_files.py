@@ -142,6 +142,8 @@ def _fact_rows(name: str, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string; what a terminal or a parser could misread is written as an escape."""
+    """A TOML basic string; what a terminal or a parser could misread is written as an escape, and half a character as
+    a question mark."""
+    text = text.encode("utf-8", "replace").decode()
     escaped = "".join(char if char.isprintable() and char not in '"\\' else f"\\U{ord(char):08X}" for char in text)
     return f'"{escaped}"'

@@ -11,6 +11,7 @@ from minitp.plan.data_file import unknown
 from minitp.plan.links import Link, link
 from minitp.plan.machine import Level, Machine
 from minitp.plan.units import both, parse_bytes, parse_rate
+from minitp.trace.wording import count
 
 FILE = Path(__file__).parent / "machines.toml"
 _NAME = re.compile(r"((?:[1-9][0-9]{0,5}x){0,2})([a-z0-9][a-z0-9._+-]*)", re.ASCII)
@@ -50,15 +51,22 @@ def machine(name_or_path: str | Path, *, devices: int | None = None, memory: str
     bandwidth  of that memory, "4 TB/s"
     link       inside a box, between: boxes; names of links or "α,rate". Measured tables of a level end with its link
     ports      links of `between` that the devices of a box share; 0: one for each
+
+    The name tells what was changed, so that no table hides it.
     """
-    found = _found(name_or_path)
+    found, told = _found(name_or_path), []
     if link is not None:
         found = replace(found, levels=(_linked(found.levels[0], link), *found.levels[1:]))
+        told.append(f"{found.levels[0].name} inside")
     if between is not None or ports is not None:
         found = _joined(found, between, ports)
+        told.append(f"{found.levels[-1].name} between" + (f" ({count(ports, 'port')})" if ports else ""))
     if memory is not None or bandwidth is not None:
         found = _with_device(found, memory, bandwidth)
-    return found if devices is None else _sized(found, _positive(devices))
+    if devices is not None and devices != found.devices:
+        found = _sized(found, _positive(devices))
+        told.append(count(found.devices, "device"))
+    return replace(found, name=f"{found.name} with {', '.join(told)}") if told else found
 
 
 def _sized(machine: Machine, devices: int) -> Machine:
@@ -153,7 +161,7 @@ def _joined(machine: Machine, name: str | Link | None, ports: int | None) -> Mac
 
 
 def _with_device(machine: Machine, memory: str | int | None, bandwidth: str | float | None) -> Machine:
-    """The same with another memory; it is told in the device's name, so that no table hides it."""
+    """The same with another memory, which is told in the device's name."""
     device, told = machine.device, []
     if memory is not None:
         size = _positive(parse_bytes(memory))

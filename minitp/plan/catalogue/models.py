@@ -7,7 +7,6 @@ from typing import Any
 from minitp.config import ModelConfig, RotaryConfig
 from minitp.errors import ConfigError, FetchError, FileFormatError
 from minitp.models import Bundled, resolve
-from minitp.plan.catalogue.hf import planned_from_hf
 from minitp.plan.data_file import Entry, flag, named, read, texts, unknown, whole
 from minitp.plan.model import PlannedModel
 from minitp.plan.units import parse_count
@@ -78,6 +77,7 @@ def model(name_or_path: str | Path) -> PlannedModel:
 
 def _config_file(path: Path, name: str) -> PlannedModel:
     from minitp.checkpoint.files import read_json
+    from minitp.plan.catalogue.hf import planned_from_hf
     planned = planned_from_hf(read_json(path, cap=1_000_000), name)
     if planned.config.layers > MOST_LAYERS:
         raise ConfigError(f"{path} says it has {planned.config.layers:,} layers; plans are made up to {MOST_LAYERS:,}")

@@ -45,6 +45,6 @@ def kipply_bytes(batch: float, layers: float, hidden: float) -> float:
 
 
 def pope_divisor(variant: str, heads: int, chips: int) -> int:
-    """Over how many of the chips Pope et al. 2022, table 1, spread the KV cache: multihead over its heads, multiquery not
-    at all, or by sequences of the batch over all chips. KeyError for another layout."""
+    """Over how many of the chips Pope et al. 2022, table 1, spread the KV cache: multihead over its heads, multiquery
+    not at all, or by sequences of the batch over all chips. KeyError for another layout."""
     return {"multihead": min(heads, chips), "multiquery_headshard": 1, "multiquery_batchshard": chips}[variant]

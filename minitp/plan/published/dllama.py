@@ -3,12 +3,15 @@
 v0.1 (commit 5afa3db) cuts every matrix by its outputs: the root sends inputs out and gathers each output. v0.7 (commit
 2339746) cuts as minitp does and sums through the root. Bytes are exact; the times are a fit to the READMEs' tables.
 """
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from minitp.errors import ConfigError
+from minitp.plan import catalogue
 from minitp.plan.job import bytes_of
 
 FILE = Path(__file__).parent / "dllama.toml"
@@ -67,14 +70,43 @@ def nodes_known() -> dict[str, Node]:
     return found
 
 
-def node(name: str) -> Node:
-    """The longest known name that `name` begins with; ConfigError where there is none."""
+def node(name: str, net: str = "") -> Node:
+    """The longest known name that `name` begins with. Of another device of the catalogue a bound: its memory's
+    bandwidth, and a network at its full rate ("5GbE"). ConfigError where there is neither."""
     known = nodes_known()
     fitting = [key for key in known if name.lower().startswith(key)]
-    if not fitting:
+    if fitting:
+        return known[max(fitting, key=len)]
+    rate = re.search(r"([0-9]+(?:\.[0-9]+)?) ?G(?:bE|b/s)", net)
+    try:
+        device = catalogue.device("-".join(name.split()))
+    except ConfigError:
+        device = None
+    if device is None or rate is None:
         raise ConfigError(f"no times are known of distributed-llama on {name!r}; of "
-                          f"{', '.join(sorted({one.name for one in known.values()}))} there are")
-    return known[max(fitting, key=len)]
+                          f"{', '.join(sorted({one.name for one in known.values()}))} there are, and a device of the "
+                          "catalogue will do with net=5GbE")
+    return Node(device.name, device.bandwidth, 0.0, 1e9 / 8 * float(rate[1]), "0.7",
+                f"a bound: {device.bandwidth / 1e9:g} GB/s of memory, and {rate[0]} at its full rate")
+
+
+class Measured(NamedTuple):
+    """A row of a README's table, in seconds: a token, and of it inference on the root and transfer."""
+    token: float
+    inference: float
+    transfer: float
+    source: str
+
+
+@cache
+def measured(kind: str, model: str) -> dict[int, Measured]:
+    """What was measured on a kind of node, by how many there were; empty where nothing was published."""
+    found = {}
+    for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["measured"]:
+        if (row["node"], row["model"]) == (kind, model):
+            times = zip(row["nodes"], row["token"], row["inference"], row["transfer"], strict=True)
+            found |= {nodes: Measured(*(each / 1000 for each in of), row["source"]) for nodes, *of in times}
+    return found
 
 
 def transferred(version: str, model: Layers, nodes: int, width: float) -> float:

@@ -24,7 +24,7 @@ def replicated(model: PlannedModel, name: str) -> int:
 
 
 def read(model: PlannedModel, name: str, tp: int, width: float) -> float:
-    """Bytes that each of tp GPUs reads for a token: (P − 2Vh)·w/tp and the tables. Of experts those that are visited."""
+    """Bytes that each of tp GPUs reads for a token: (P − 2Vh)·w/tp and the tables. Of experts only those visited."""
     return ((model.active_parameters - tables(model)) / tp + replicated(model, name)) * width
 
 

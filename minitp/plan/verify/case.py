@@ -3,6 +3,7 @@
 Every text comes from outside: numbers are read by one small grammar, and what can't be read is said with its line.
 """
 import csv
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ REQUIRED = ("case_id", "kind", "quantity", "inputs", "published_value", "unit", 
 OPTIONAL = ("source", "model", "note")
 KINDS = ("formula", "known_disagreement", "catalogue", "measured")
 MOST_BYTES = 64 * 2**20
+MOST, MOST_PARTS = 10**15, 1024
 
 _NUMBER = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?)(?:/([0-9]{1,20}))?(.*)", re.DOTALL)
 _WHEN = re.compile(r"(.+?)\s+if\s+([a-z_]+)\s*(>=|<=|>|<|==|=)\s*(\S+)")
@@ -102,9 +104,16 @@ class Inputs:
     def whole(self, *keys: str, default: int | None = None) -> int:
         """The same, a whole number of 1 or more: degrees and counts."""
         value = self.number(*keys, default=default)
-        if value != int(value) or value < 1:
+        if value != int(value) or not 1 <= value <= MOST:
             raise CaseError(f"{' or '.join(keys)} must be a whole number of 1 or more, got {value:g}")
         return int(value)
+
+    def degree(self, key: str, default: int = 1) -> int:
+        """The same, of something that is counted through: tp, pp, layers, heads."""
+        value = self.whole(key, default=default)
+        if value > MOST_PARTS:
+            raise CaseError(f"{key} is {value:,}; cases are planned up to {MOST_PARTS:,}")
+        return value
 
     def flag(self, key: str, default: bool = False) -> bool:
         text = self.text(key, "1" if default else "0").lower()
@@ -182,7 +191,7 @@ def read_cases(path: Path) -> list[Case | Unreadable]:
         raise ConfigError(f"{path} isn't text in UTF-8: a CSV file of cases is needed") from None
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror or error}") from None
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         check_header(path, header)
@@ -212,9 +221,9 @@ def _row(header: list[str], cells: list[str], line: int) -> Case | Unreadable:
     name = plain(values.get("case_id", ""), 80) or f"line {line}"
     try:
         if len(cells) != len(header):
-            raise CaseError(f"has {len(cells)} cells, the header {len(header)} (a comma or a quote too many or too few?)")
+            raise CaseError(f"it has {len(cells)} cells, the header {len(header)}: a comma or quote too many or few?")
         if not values["case_id"]:
-            raise CaseError("has no case_id")
+            raise CaseError("it has no case_id")
         if values["kind"] not in KINDS:
             raise CaseError(f"the kind {plain(values['kind'], 40)!r} isn't known; there are {', '.join(KINDS)}")
         return Case(line, name, values["kind"], values.get("source", ""), values.get("model", ""), values["quantity"],

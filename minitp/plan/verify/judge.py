@@ -1,6 +1,6 @@
 """Published beside planned: a verdict for each case, by its kind."""
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, Literal
 
@@ -62,22 +62,22 @@ def judge(row: Case | Unreadable) -> Outcome:
     """One row. Whatever can't be planned is `not judged`, with the reason, and counts as a miss."""
     if isinstance(row, Unreadable):
         return Outcome(row.line, row.id, "not judged", reason=row.reason)
-    said = {"kind": row.kind, "source": row.source, "model": row.model, "quantity": row.quantity,
-            "published": row.published, "unit": row.unit, "note": row.note}
+    told = Outcome(row.line, row.id, "not judged", row.kind, row.source, row.model, row.quantity, row.published,
+                   unit=row.unit, note=row.note)
     try:
         check_keys(row.inputs)
         quantity = find(row.quantity)
         unit = factor(row.unit, quantity.dimension, quantity.gb)
         planned = quantity.plan(row)
         value = planned.value / unit
-        if not isfinite(value):
-            return Outcome(row.line, row.id, "not judged", reason="the planned value is not finite", **said)
     except (MinitpError, ArithmeticError) as error:
-        return Outcome(row.line, row.id, "not judged", reason=str(error), **said)
+        return replace(told, reason=str(error))
+    if not isfinite(value):
+        return replace(told, reason="the planned value is not finite", formula=planned.formula)
     apart = _apart(value, row.published)
-    return Outcome(row.line, row.id, verdict(row, planned, apart), planned=value, difference=apart,
+    return replace(told, verdict=verdict(row, planned, apart), planned=value, difference=apart,
                    margin=margin(row, planned), formula=planned.formula,
-                   unused=tuple(key for key in row.inputs if key not in row.inputs.used), **said)
+                   unused=tuple(key for key in row.inputs if key not in row.inputs.used))
 
 
 def _apart(planned: float, published: float) -> float:

@@ -49,5 +49,6 @@ def find(name: str) -> Quantity:
     """CaseError for a quantity that nobody plans, with those that look like it."""
     if name not in QUANTITIES:
         near = get_close_matches(name, QUANTITIES, 3)
-        raise CaseError(f"the quantity {plain(name, 60)!r} isn't known" + (f"; near: {', '.join(near)}" if near else ""))
+        hint = f"; near: {', '.join(near)}" if near else ""
+        raise CaseError(f"the quantity {plain(name, 60)!r} isn't known{hint}")
     return QUANTITIES[name]

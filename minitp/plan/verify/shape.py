@@ -1,7 +1,7 @@
 """The model of a row: what its inputs say, and where they are silent the catalogue's model of that name.
 
 Papers call models by short names: "22B" is one thing to Korthikanti et al., "GPT 174.6B" one to Narayanan et al. A
-row's source settles which. A bare number of parameters ("530B", where no table of shapes stands behind it) is just that.
+row's source settles which. A bare number of parameters ("530B", with no table of shapes behind it) is just that.
 """
 import re
 from dataclasses import dataclass, replace
@@ -18,11 +18,13 @@ PAPERS = (("narayanan", "sc21"), ("korthikanti", "gpt"), ("shoeybi", "megatron")
           ("brown", "gpt-3"))
 """What a source has in it → how the catalogue's names of that paper's models begin."""
 NAMES = {"8b-llama": "llama-3.1-8b", "70b-llama": "llama-3.1-70b", "405b-llama": "llama-3.1-405b",
-         "zephyr-7b": "mistral-7b", "zephyr-7b-beta": "mistral-7b", "540b-multihead": "palm-540b",
+         "zephyr-7b": "mistral-7b", "zephyr-7b-beta": "mistral-7b", "gpt-2-1.5b": "gpt2-xl",
+         "540b-multihead": "palm-540b",
          "gpt-175b": "gpt-3-175b", "gpt-530b": "mt-nlg-530b", "gpt-1t": "sc21-1008b", "sc21-174.6b": "gpt-3-175b",
          "sc21-1008.0b": "sc21-1008b", "sc21-530b": "sc21-529.6b"}
 """Names of sources that differ from the catalogue's. Zephyr is Mistral's shape, fine-tuned."""
 PARAMETERS_ALONE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s?([MBT])(?: LLM| multihead)?", re.IGNORECASE)
+COUNTED_THROUGH = ("layers", "heads", "kv_heads")
 DTYPES = re.compile(r"[ -](q40|q80|q4_0|q8_0|int8|int4|fp8|fp16|bf16|f32)$")
 
 
@@ -49,7 +51,7 @@ class Shape:
         return self.named
 
     def _given(self, key: str) -> int:
-        return self.case.inputs.whole(key)
+        return self.case.inputs.degree(key) if key in COUNTED_THROUGH else self.case.inputs.whole(key)
 
     def _of(self, key: str, field: str = "") -> int | None:
         if key in self.case.inputs:
@@ -68,7 +70,7 @@ class Shape:
         inputs = self.case.inputs
         if "hidden" not in inputs and self.named is None and inputs.has("head_dim") and (
                 "heads" in inputs or "kv_heads" in inputs):
-            return inputs.whole("heads", "kv_heads") * inputs.whole("head_dim")
+            return self._given("heads" if "heads" in inputs else "kv_heads") * self._given("head_dim")
         return self._need("hidden")
 
     @property
@@ -85,7 +87,9 @@ class Shape:
 
     @property
     def seq(self) -> int:
-        """Tokens of a sequence: the row's, or the longest that the model takes."""
+        """Tokens of a sequence: the row's, or as many positions as the model has learned: what it trained on."""
+        if "seq" not in self.case.inputs and self.base is not None and not self.base.config.learned_positions:
+            raise CaseError("the input seq is missing: a model with rotary positions takes any")
         return self._need("seq", "positions")
 
     @property
@@ -132,10 +136,9 @@ class Shape:
             return PlannedModel(config, alibi=config.rotary is None and not learned)
         return replace(self.base, config=config)
 
-    @property
-    def gpt_layer(self) -> PlannedModel:
-        """One layer of a GPT of this width and these heads (as many as are named, else one)."""
-        heads = self._of("heads") or 1
+    def gpt_layer(self, tp: int) -> PlannedModel:
+        """One layer of a GPT of this width and these heads. Where none are named as many as tp: only scores ask."""
+        heads = self._of("heads") or tp
         if self.hidden % heads:
             raise CaseError(f"{heads} heads don't divide hidden = {self.hidden}")
         gpt = catalogue_model("gpt-3-175b")

@@ -10,8 +10,8 @@ from minitp.trace.wording import plain
 
 PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21}
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
-TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "hours": 3600.0,
-         "days": 86400.0, "day": 86400.0, "d": 86400.0, "ms/token": 1e-3, "ms/tok": 1e-3}
+TIMES = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0,
+         "hours": 3600.0, "days": 86400.0, "day": 86400.0, "d": 86400.0, "ms/token": 1e-3, "ms/tok": 1e-3}
 SHARES = {"percent": 0.01, "%": 0.01, "ratio": 1.0, "fraction": 1.0, "x": 1.0, "": 1.0}
 COUNTS = {**PREFIXES, **BINARY, "B": 1e9, "m": 1e6}
 

@@ -33,7 +33,8 @@ def layer_bytes(case: Case, tp: int, recompute: Recompute, sequence: bool = Fals
     The papers' layer: GELU, F = 4h, every head with its own k and v, unless the row says otherwise.
     """
     shape, inputs = Shape(case), case.inputs
-    model = shape.planned if "ffn" in inputs or "kv_heads" in inputs else shape.gpt_layer
+    model = shape.planned if "ffn" in inputs or "kv_heads" in inputs else shape.gpt_layer(
+        shape.heads if recompute == "none" else tp)                         # scores: CaseError where heads are unknown
     job = Training(batch=1, seq=shape.seq, micro_batch=1, recompute=recompute, stored=True, dropout=True)
     mine = share(model, Layout(tp=tp, sequence=sequence), Place(0, 0, 0, 0))
     return total(activations.layer(mine, job)) * inputs.whole("micro_batch", default=1)
@@ -44,7 +45,7 @@ def activation_bytes(case: Case) -> Planned:
     """All layers' of one micro-batch. Attention's scores aren't kept (a fused kernel), unless `recompute` is none."""
     inputs = case.inputs
     recompute = recomputation(case, "selective")
-    tp, sequence = inputs.whole("tp", default=1), inputs.flag("sp")
+    tp, sequence = inputs.degree("tp"), inputs.flag("sp")
     value = layer_bytes(case, tp, recompute, sequence) * Shape(case).layers
     formula = {"none": "sbhL(10 + 24/t + 5as/ht)", "selective": "sbhL(10 + 24/t)", "full": "2sbhL"}[recompute]
     return Planned(value, formula if not sequence else f"{formula}, cut over t", 0.02)
@@ -54,7 +55,7 @@ def activation_bytes(case: Case) -> Planned:
 def activation_bytes_per_layer(case: Case) -> Planned:
     """One layer's of one micro-batch; by default nothing is computed again."""
     recompute = recomputation(case, "none")
-    tp, sequence = case.inputs.whole("tp", default=1), case.inputs.flag("sp")
+    tp, sequence = case.inputs.degree("tp"), case.inputs.flag("sp")
     return Planned(layer_bytes(case, tp, recompute, sequence), "Korthikanti et al. 2022, table 2", 0.02)
 
 
@@ -72,15 +73,15 @@ def activation_bytes_total(case: Case) -> Planned:
 def activation_checkpoint_bytes_per_gpu(case: Case) -> Planned:
     """Inputs of all layers, whole on each tp rank."""
     inputs, shape = case.inputs, Shape(case)
-    value = (layer_bytes(case, inputs.whole("tp", default=1), "full") * inputs.positive("bytes", default=2) / 2
-             * shape.layers / inputs.whole("pp", default=1))
+    value = (layer_bytes(case, inputs.degree("tp"), "full") * inputs.positive("bytes", default=2) / 2
+             * shape.layers / inputs.degree("pp"))
     return Planned(value, "2sbhL", 0.05)
 
 
 @quantity("share", "activation_saving_selective")
 def activation_saving_selective(case: Case) -> Planned:
     """What selective recomputation saves of a layer's activations."""
-    tp = case.inputs.whole("tp", default=1)
+    tp = case.inputs.degree("tp")
     saved = 1 - layer_bytes(case, tp, "selective") / layer_bytes(case, tp, "none")
     return Planned(saved, "(5as/h)/(34 + 5as/h)", 0.02)
 
@@ -91,7 +92,7 @@ def activation_pct_of_tp_baseline(case: Case) -> Planned:
     """A scheme's activations as a share of those of tensor parallelism alone."""
     scheme = case.quantity.removeprefix("activation_pct_of_tp_baseline_")
     recompute: Recompute = "full" if "full" in scheme else "selective" if "selective" in scheme else "none"
-    tp = case.inputs.whole("tp", default=8)
+    tp = case.inputs.degree("tp", 8)
     part = layer_bytes(case, tp, recompute, sequence=scheme.startswith("sp"))
     formula = {"sp_plus_selective": "(34/t)", "full_recompute": "2"}.get(scheme, scheme)
     return Planned(part / layer_bytes(case, tp, "none"), f"{formula}/(10 + 24/t + 5as/ht)", 0.25)
@@ -110,7 +111,7 @@ def output_tensor_dealloc_saving(case: Case) -> Planned:
     """A stage's outputs, given free once they are sent: one for each micro-batch in flight on the first stage."""
     inputs, shape = case.inputs, Shape(case)
     value = (inputs.positive("bytes", default=2) * shape.seq * inputs.whole("micro_batch", default=1) * shape.hidden
-             * inputs.whole("pp"))
+             * inputs.degree("pp"))
     return Planned(value, "2sbhp (Korthikanti et al. 2022, appendix B)", 0.01)
 
 
@@ -118,7 +119,7 @@ def output_tensor_dealloc_saving(case: Case) -> Planned:
 def gpu_mem_measured(case: Case) -> Planned:
     """The fullest rank's plan, and a driver's context: always a little under what the card shows."""
     inputs, shape = case.inputs, Shape(case)
-    layout = Layout(tp=inputs.whole("tp", default=1), pp=inputs.whole("pp", default=1), dp=replicas(case),
+    layout = Layout(tp=inputs.degree("tp"), pp=inputs.degree("pp"), dp=replicas(case),
                     zero=stage(case))                                                  # type: ignore[arg-type]
     micro_batch = inputs.whole("micro_batch", default=1)
     job = Training(batch=inputs.whole("batch", default=micro_batch * layout.dp * layout.pp), seq=shape.seq,

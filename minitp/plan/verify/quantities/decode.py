@@ -4,6 +4,7 @@ from minitp.plan.published.calculators import kipply_bytes, kipply_messages
 from minitp.plan.published.layer_times import Layer, milliseconds
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.hardware import bandwidth, device, peak
+from minitp.plan.verify.known import AXES
 from minitp.plan.verify.quantities.activations import recomputation
 from minitp.plan.verify.quantities.parameters import width
 from minitp.plan.verify.quantities.star import buffer, layers, nodes
@@ -20,8 +21,9 @@ def ms_per_token(case: Case) -> Planned:
         return _of_nodes(case)
     inputs, shape = case.inputs, Shape(case)
     weights = 12 * shape.layers * shape.hidden**2 if inputs.has("layers", "hidden") else shape.parameters
-    seconds = weights * width(case) / (devices(case) * bandwidth(case))
-    if "alpha_us" in inputs and devices(case) > 1:
+    cards = devices(case) if any(key in inputs for key in (*AXES, "gpus", "ranks")) else 1
+    seconds = weights * width(case) / (cards * bandwidth(case))
+    if "alpha_us" in inputs and cards > 1:
         seconds += kipply_messages(shape.layers, 1e-6 * inputs.number("alpha_us"))
     return Planned(seconds, "P·bytes/(n·BW): a lower bound", 0.3)
 
@@ -29,7 +31,7 @@ def ms_per_token(case: Case) -> Planned:
 def _of_nodes(case: Case) -> Planned:
     """distributed-llama. The program's version is the source's, or the one that the device was measured with."""
     inputs, shape = case.inputs, Shape(case)
-    kind = dllama.node(inputs.text("device") or inputs.text("nodes").lstrip("0123456789 "))
+    kind = dllama.node(inputs.text("device") or inputs.text("nodes").lstrip("0123456789 "), inputs.text("net"))
     version = next((text for text in ("0.1", "0.7") if f"v{text}" in case.source), "")
     table = shape.planned.config.vocab * shape.planned.config.hidden
     read = shape.parameters - (0 if shape.planned.config.tied else table)
@@ -47,14 +49,14 @@ def tokens_per_second(case: Case) -> Planned:
     inputs, model = case.inputs, Shape(case).planned
     rate = inputs.positive("hbm_eff", "hbm_bytes_per_s", default=gpt_fast.BANDWIDTH)
     alpha = 1e-6 * inputs.number("alpha_allreduce_us", default=1e6 * gpt_fast.ALL_REDUCE)
-    seconds = gpt_fast.token_seconds(model, case.model, inputs.whole("tp", default=1), width(case), rate, alpha)
+    seconds = gpt_fast.token_seconds(model, case.model, inputs.degree("tp"), width(case), rate, alpha)
     return Planned(inputs.whole("batch", default=1) / seconds, "1/(bytes/BW + 2L·α)", 0.2)
 
 
 @quantity("bytes", "bytes_read_per_gpu_per_token")
 def bytes_read_per_gpu_per_token(case: Case) -> Planned:
     """By gpt-fast's count."""
-    value = gpt_fast.read(Shape(case).planned, case.model, case.inputs.whole("tp", default=1), width(case))
+    value = gpt_fast.read(Shape(case).planned, case.model, case.inputs.degree("tp"), width(case))
     return Planned(value, "(P − 2Vh)·w/tp + what every GPU reads whole", 0.003)
 
 
@@ -87,7 +89,7 @@ def fwd_plus_bwd_ms(case: Case) -> Planned:
     """One layer, by a published table and the ratio of operations to its layer."""
     inputs, shape = case.inputs, Shape(case)
     recompute, sequence = layer_scheme(case)
-    layer = Layer(inputs.whole("micro_batch", default=4), shape.seq, shape.hidden, inputs.whole("tp", default=8),
+    layer = Layer(inputs.whole("micro_batch", default=4), shape.seq, shape.hidden, inputs.degree("tp", 8),
                   device(case).peak("bf16"))
     value, formula = milliseconds(recompute, sequence, layer)
     return Planned(1e-3 * value, formula, 0.01)

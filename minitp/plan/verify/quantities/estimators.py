@@ -40,7 +40,7 @@ def per_node(case: Case, nodes: int) -> int:
 
 
 def host(case: Case) -> bool:
-    """Whether the host's memory is asked for. `mem` leaves it to the row's id, or to an input that bears on it alone."""
+    """Whether the host's memory is asked for. `mem` leaves it to the row's id, or to what bears on it alone."""
     if case.quantity != "mem":
         return case.quantity.startswith("cpu")
     if case.says("gpu") and not case.says("cpu"):

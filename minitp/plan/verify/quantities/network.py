@@ -1,8 +1,12 @@
 """Collectives: Hockney's costs, NCCL's latency model, measured pairs, two levels."""
+from dataclasses import replace
+
 from minitp.plan import busbw, collectives, nccl
 from minitp.plan.links import Link
+from minitp.plan.published import mpich
 from minitp.plan.published.nccl_fits import Fit, fit
 from minitp.plan.verify.case import Case, CaseError
+from minitp.plan.verify.known import nodes
 from minitp.plan.verify.registry import Planned, quantity
 
 OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
@@ -39,10 +43,14 @@ def allreduce_time(case: Case) -> Planned:
     inputs = case.inputs
     beta = inputs.positive("beta_s_per_byte") if "beta_s_per_byte" in inputs else 1e-9 / inputs.positive("beta_GBps")
     alpha = inputs.number("alpha_s") if "alpha_s" in inputs else 1e-6 * inputs.number("alpha_us")
-    link = Link("of the row", alpha, 1 / beta, case.source)
+    gamma = inputs.number("gamma_s_per_byte", default=0)
+    ranks, size = inputs.whole("ranks", "gpus"), inputs.number("bytes")
     by, name = algorithm(case), op(case)
-    seconds = collectives.seconds(name, by, inputs.whole("ranks", "gpus"), inputs.number("bytes"), link,
-                                  inputs.number("gamma_s_per_byte", default=0))
+    if (name, by) == ("all_reduce", "halving") and ranks & (ranks - 1) and "mpich" in case.source.lower():
+        return Planned(mpich.rabenseifner(ranks, size, alpha, beta, gamma),
+                       "(2⌊lg p⌋ + 2)α + (2(p − 1)/p + 2)nβ + n(1 + (p − 1)/p)γ, as MPICH prints it", 1e-3)
+    link = Link("of the row", alpha, 1 / beta, case.source)
+    seconds = collectives.seconds(name, by, ranks, size, link, gamma)
     return Planned(seconds, f"{by}: {collectives.model(name, by).formula}", 1e-3)
 
 
@@ -50,7 +58,7 @@ def allreduce_time(case: Case) -> Planned:
 def allreduce_latency_us(case: Case) -> Planned:
     """NCCL's own model of an all-reduce of no bytes, with its constants where the row gives none."""
     inputs = case.inputs
-    ranks, machines = inputs.whole("ranks", "gpus"), inputs.whole("nodes", default=1)
+    ranks, machines = inputs.whole("ranks", "gpus"), nodes(case)
     if ranks % machines:
         raise CaseError(f"{ranks} ranks can't be spread evenly over {machines} nodes")
     kind, protocol = inputs.text("algo", "ring").lower(), protocol_of(case)
@@ -80,10 +88,11 @@ def protocol_of(case: Case) -> str:
 def pair(case: Case, ranks: int) -> Fit:
     """α and bandwidth: the row's, or what is fitted to the machine's table."""
     inputs = case.inputs
-    if "beta_GBps" in inputs:
-        return Fit(1e-6 * inputs.number("alpha_us", default=0), 1e9 * inputs.positive("beta_GBps"), False,
-                   case.source)
-    return fit(case.model, inputs.whole("nodes", default=1), ranks)
+    if inputs.has("beta_GBps", "alpha_us"):
+        return Fit(1e-6 * inputs.number("alpha_us"), 1e9 * inputs.positive("beta_GBps"), False, case.source)
+    known = fit(case.model, nodes(case), ranks)
+    known = replace(known, latency_s=1e-6 * inputs.number("alpha_us", default=1e6 * known.latency_s))
+    return replace(known, bytes_per_s=1e9 * inputs.positive("beta_GBps", default=1e-9 * known.bytes_per_s))
 
 
 @quantity("seconds", "time_us", "collective_time_us")
@@ -93,7 +102,7 @@ def time_us(case: Case) -> Planned:
     ranks, size = inputs.whole("ranks", "gpus"), inputs.number("bytes")
     known = pair(case, ranks)
     if known.per_card:
-        machines = inputs.whole("nodes")
+        machines = nodes(case)
         moved = busbw.seconds_at(op(case), machines, size / (ranks / machines), known.bytes_per_s)
         return Planned(known.latency_s + moved, "α + 2(k − 1)/k·(S/g)/B of a network card", 0.4)
     return Planned(known.latency_s + busbw.seconds_at(op(case), ranks, size, known.bytes_per_s),
@@ -117,11 +126,11 @@ def bus_bandwidth(case: Case) -> Planned:
 def time_ms(case: Case) -> Planned:
     """An all-reduce over machines with a network card for each GPU, by bandwidth: levels in turn, or all at once."""
     inputs = case.inputs
-    each, machines = inputs.whole("gpus_per_machine"), inputs.whole("machines", "nodes")
+    each, machines = inputs.whole("gpus_per_machine", default=8), inputs.whole("machines", default=nodes(case))
     size, card = inputs.number("bytes"), inputs.positive("nic")
     if case.says("naive"):
         return Planned(size / card, "n/B of one card", 0.01)
     least, most = busbw.two_levels(size, each, machines, inputs.positive("nvlink_busbw"), card)
-    if case.says("overlap", "overlapped", "lower", "least", "max"):
+    if case.says("overlap", "overlapped", "lower", "least", "max", "parallel") or case.notes("max("):
         return Planned(least, "max(2(g − 1)/g·n/B_nv, 2(k − 1)/k·(n/g)/B_nic)", 0.01)
     return Planned(most, "2(g − 1)/g·n/B_nv + 2(k − 1)/k·(n/g)/B_nic", 0.01)

@@ -25,10 +25,15 @@ def width(case: Case, default: str = "bf16") -> float:
 @quantity("bytes", "weights_bytes", "weight_bytes")
 def weights_bytes(case: Case) -> Planned:
     """All weights, on however many devices."""
-    if "bytes_w" in case.inputs:
-        each = case.inputs.positive("bytes_w")
-    else:
-        each = width(case)
+    each = case.inputs.positive("bytes_w") if "bytes_w" in case.inputs else width(case)
+    return Planned(Shape(case).parameters * each, f"P · {each:g} B", 0.03)
+
+
+@quantity("bytes", "gradients_bytes", "gradient_bytes", "optimizer_bytes", "optimizer_states_bytes")
+def other_states(case: Case) -> Planned:
+    """All gradients (2 bytes each unless told), or all optimizer state (12 bytes)."""
+    mine, usual = ("bytes_g", 2) if case.quantity.startswith("gradient") else ("bytes_opt", 12)
+    each = case.inputs.positive(mine, "bytes", default=usual)
     return Planned(Shape(case).parameters * each, f"P · {each:g} B", 0.03)
 
 
@@ -43,6 +48,6 @@ def checkpoint_bytes(case: Case) -> Planned:
 def full_finetune_bytes(case: Case) -> Planned:
     """States of Adam in mixed precision, where a table doesn't say what it counts."""
     for key in ("precision", "optimizer"):
-        if (text := case.inputs.text(key, "unspecified")).lower() not in ("unspecified", "mixed", "adam", "adamw", "bf16"):
+        if (text := case.inputs.text(key, "unspecified")).lower() not in ("unspecified", "mixed", "adam", "adamw"):
             raise CaseError(f"full fine-tuning is planned with Adam in mixed precision, not with {key} {text!r}")
     return Planned(FINE_TUNING_BYTES * Shape(case).parameters, f"{FINE_TUNING_BYTES} P")

@@ -12,10 +12,11 @@ def dp_comm_volume_per_step(case: Case) -> Planned:
     """Parameters that a rank sends in a step; with dp given the ring's exact share of them."""
     zero, m = stage(case), case.inputs.whole("micro_batches", default=1)
     volume = {0: 2, 1: 2, 2: m + 1, 3: 3 * m}[zero]
-    ranks = case.inputs.whole("dp", default=0) if "dp" in case.inputs else 0
-    share = (ranks - 1) / ranks if ranks else 1.0
-    return Planned(volume * share, {0: "2P", 1: "2P", 2: "(m + 1)P", 3: "3mP"}[zero] + (" · (d − 1)/d" if ranks else ""),
-                   1e-6)
+    words = {0: "2P", 1: "2P", 2: "(m + 1)P", 3: "3mP"}[zero]
+    if "dp" not in case.inputs:
+        return Planned(volume, words, 1e-6)
+    ranks = case.inputs.whole("dp")
+    return Planned(volume * (ranks - 1) / ranks, f"{words} · (d − 1)/d", 1e-6)
 
 
 @quantity("count", "mp_comm_volume_per_block")

@@ -68,11 +68,13 @@ function createControls(root, parts, model, act) {
   }
   const hasToggle = Array.from({ length: model.n }, (_, k) => k).some(k => model.sync(k).slot("act", -1));
 
+  const timed = model.run.world === "simulated" ? "Clock: simulated" : "Clock: measured";
+
   return function draw({ state, width }) {
     setHidden(parts.lanes, width >= NARROW || model.ranks === 1);
     lanes.forEach((button, rank) => setAttribute(button, "aria-pressed", rank === state.lane));
     setText(buttons.play, state.playing ? "❚❚ Pause" : "▶ Play");
-    setText(buttons.clock, state.clock === "steps" ? "Clock: equal steps" : "Clock: measured");
+    setText(buttons.clock, state.clock === "steps" ? "Clock: equal steps" : timed);
     setText(buttons.toggle, state.toggle === "after" ? "Add, then activate" : "Activate, then add");
     setText(parts.phase, `${state.phase + 1} of 4: ${PHASES[state.phase]}`);
     for (const speed of [1, 2, 4]) setAttribute(buttons[`speed-${speed}`], "aria-pressed", state.speed === speed);

@@ -1,0 +1,102 @@
+"""What several questions say in the same way: cards by bytes, sources, a run of the catalogue under other "
+"conditions."""
+from collections.abc import Iterable, Mapping
+from math import ceil
+from typing import NamedTuple
+
+from minitp.plan import catalogue, units
+from minitp.plan.capacity import Capacity
+from minitp.plan.catalogue import PublishedRun
+from minitp.plan.job import bytes_of
+from minitp.plan.machine import Device, Machine
+from minitp.plan.memory import RESERVE, UNMODELED
+from minitp.plan.model import PlannedModel
+from minitp.plan.questions.base import WhatIf
+from minitp.trace.wording import count, plain
+
+LONGEST = 300                               # characters of a source that are shown
+MODELED = ("All times are a model of the machine; none was measured. Queues, stragglers, input, checkpoints and "
+           "restarts aren't in it.")
+UNCOUNTED = (f"A reserve of {units.percent(RESERVE)} stands for what no term counts: {UNMODELED[0].what}, "
+             f"{UNMODELED[1].what}, libraries' buffers and so on; `minitp plan MODEL` lists it all.")
+
+
+class Cards(NamedTuple):
+    """How many devices hold some bytes, as if any cut were even: by the size in their name, by the size that they
+    report, and by what of that is left beside the reserve."""
+    nominal: int
+    real: int
+    reserved: int
+
+
+def cards(size: float, device: Device) -> Cards:
+    """Of one kind of device."""
+    kinds = (Capacity.of(device, 0, nominal=True), Capacity.of(device, 0), Capacity.of(device))
+    return Cards(*(ceil(size / kind.usable) for kind in kinds))
+
+
+def weights_of(model: PlannedModel, dtype: str) -> float:
+    """Bytes of all its weights."""
+    return model.parameters * bytes_of(dtype)
+
+
+def boxes(devices: int, machine: Machine) -> int:
+    """Machines that so many devices fill."""
+    return ceil(devices / machine.per_machine)
+
+
+def each(device: Device) -> str:
+    """A device's two sizes."""
+    return f"{units.both(device.memory)} by its name, {units.both(device.memory_real)} as it reports"
+
+
+def box(machine: Machine) -> str:
+    """8 × a100-80."""
+    return f"{machine.per_machine} × {plain(machine.device.name, 40)}"
+
+
+def under(run: PublishedRun, what: WhatIf) -> Machine:
+    """The machine of a published run, changed as asked."""
+    if not (what.memory or what.link or what.between):
+        return run.machine
+    return catalogue.machine(run.machine.name, memory=what.memory, link=what.link, between=what.between)
+
+
+def published_tokens(model: PlannedModel) -> tuple[float, str]:
+    """Tokens that a model was trained on, by the runs of the catalogue, and who says so; (0, "") where none does."""
+    known = [run for run in catalogue.runs().values() if run.model == model and run.training.tokens]
+    return (known[0].training.tokens, f"{known[0].name}: {known[0].source}") if known else (0.0, "")
+
+
+def sources(*things: object) -> tuple[str, ...]:
+    """Where the numbers of models, machines, devices, links and runs come from, each once."""
+    lines: list[str] = []
+    for thing in things:
+        for one in thing if isinstance(thing, Iterable) and not isinstance(thing, str) else (thing,):
+            lines += _lines(one)
+    return tuple(dict.fromkeys(lines))
+
+
+def _lines(thing: object) -> list[str]:
+    if isinstance(thing, str):
+        return [thing]
+    if isinstance(thing, Machine):
+        return [*_lines(thing.device), *(line for level in thing.levels if level.size > 1 or level is thing.levels[0]
+                                         for line in _lines(level.link))]
+    name, source = getattr(thing, "name", ""), getattr(thing, "source", "")
+    return [plain(f"{name}: {source}", LONGEST)] if source else []
+
+
+def gb(size: float) -> str:
+    """The cell of a column whose head says "GB (GiB)"."""
+    return f"{size / 1e9:,.1f} ({size / 2**30:,.1f})"
+
+
+def floats(values: Mapping[str, float]) -> dict[str, float]:
+    """An answer's numbers; counts and verdicts are numbers too."""
+    return {name: float(value) for name, value in values.items()}
+
+
+def some(number: int, one: str) -> str:
+    """1 machine, 2 machines, 16,384 devices."""
+    return count(number, one)

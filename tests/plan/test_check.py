@@ -1,0 +1,164 @@
+"""Predicted beside measured: a trace that a known machine made is foretold exactly, and what differs is found."""
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import typer
+
+from minitp.commands.plan.check import check_trace, described, verdict
+from minitp.errors import ConfigError, FileFormatError
+from minitp.plan import own
+from minitp.plan.calibrate_messages import BETWEEN, OPS, SIZES, TESTS
+from minitp.plan.check import comparison
+from minitp.plan.check_now import PAYLOADS, now
+from minitp.plan.durations import Kind
+from minitp.trace.predict import predict
+from tests.mpi_world import run_threads
+from tests.plan.calibration import ALPHA, DEVICE, known, plan, seconds, trace_of, training, written
+
+
+@pytest.mark.parametrize("what", [plan(), plan(gathered=False), training()])
+def test_a_trace_of_the_known_machine_is_foretold(what):
+    trace, expected = trace_of(what), predict(what)
+    found = comparison(trace, known())
+    assert found.exact and found.differences == ()
+    assert sum(row.predicted for row in found.rows) == len(expected)
+    assert sum(row.recorded_bytes for row in found.rows) == sum(event.payload for event in expected)
+    for row in found.rows:
+        assert row.modeled_s == pytest.approx(row.measured_s, abs=1e-9) and row.median_s == row.measured_s
+        assert row.ratio == pytest.approx(1, abs=1e-3) and row.by.startswith("α + nβ") and row.stated is None
+    for one in found.passes:
+        assert one.modeled_collectives_s == pytest.approx(one.measured_collectives_s, rel=1e-3)
+        assert one.modeled_s > one.modeled_collectives_s and one.waiting_s > 0
+        assert one.measured_s == pytest.approx(
+            one.measured_computing_s + one.measured_collectives_s + one.waiting_s)
+
+
+def test_tokens_and_steps_are_counted_and_timed():
+    prompt, token = comparison(trace_of(plan()), known()).passes
+    assert (prompt.unit, prompt.count, token.unit, token.count) == ("prefill", 1, "decode", 3)
+    decode = [event for event in predict(plan()) if event.phase == "decode"]
+    assert token.measured_collectives_s == pytest.approx(sum(map(seconds, decode)) / 3, rel=1e-3)
+    [step] = comparison(trace_of(training()), known()).passes
+    assert (step.unit, step.count) == ("training step", 2)
+    unknown = replace(known(), device=replace(DEVICE, flops={"bf16": 1e12}))      # no rate for float32
+    assert comparison(trace_of(training()), unknown).passes[0].modeled_s is None
+
+
+@pytest.mark.parametrize("change", ["missing", "twice", "payload"])
+def test_a_wrong_count_or_payload_ends_with_exit_code_1(tmp_path, capsys, change):
+    expected = predict(plan())
+    place = next(i for i, event in enumerate(expected) if event.phase == "decode" and event.op == "all_reduce")
+    wrong = expected[place]
+    wrong = [] if change == "missing" else [wrong, wrong] if change == "twice" else [
+        wrong._replace(payload=wrong.payload + 4)]
+    trace = trace_of(plan(), [*expected[:place], *wrong, *expected[place + 1:]])
+    found = comparison(trace, known())
+    assert not found.exact and found.differences and not all(row.exact for row in found.rows)
+    assert check_trace(written(trace, tmp_path), known(), True) == 1
+    assert json.loads(capsys.readouterr().out)["exact"] is False
+    assert check_trace(written(trace, tmp_path), known(), False) == 1
+    assert "differs from what was predicted" in capsys.readouterr().out
+
+
+def test_a_right_trace_ends_with_exit_code_0(tmp_path, capsys):
+    assert check_trace(written(trace_of(plan()), tmp_path), known(), True) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["exact"] and plain["machine"] == "known" and plain["trace"] == "run.json"
+    for row in plain["collectives"]:                                    # modeled and measured have keys of their own
+        assert row["predicted"] == row["recorded"] and row["modeled_s"] > 0 < row["measured_s"]
+    assert check_trace(written(trace_of(plan()), tmp_path), known(), False) == 0
+    assert "as predicted, in order and to the byte" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_silent_rank_is_a_difference():
+    trace = trace_of(plan())
+    kept = trace.events["rank"] == 0
+    trace.events = {name: column[kept] for name, column in trace.events.items()}
+    found = comparison(trace, known())
+    assert not found.exact and all(row.recorded == 0 for row in found.rows)
+
+
+def test_kinds_within_the_stated_error_are_counted():
+    trace = trace_of(plan())
+    errors = {"all_reduce on 2": {"median": 0.01, "worst": 0.05}, "all_gather on 2": {"median": 0.1, "worst": 0.2}}
+    found = comparison(trace, known(measured={"errors": errors}))
+    kinds = [row for row in found.rows if row.op in ("all_reduce", "all_gather")]
+    assert found.within == (len(kinds), len(kinds)) and all(row.stated.worst in (0.05, 0.2) for row in kinds)
+    trace.events["leave"][trace.words("op") == "all_gather"] += 10**6
+    assert comparison(trace, known(measured={"errors": errors})).within[0] < len(kinds)
+
+
+def test_memory_is_exact_or_a_difference():
+    trace = trace_of(plan())
+    held = [own.held(rows) for rows in own.of_trace(trace.run)]
+    trace.run["memory"] = held
+    assert comparison(trace, known()).exact and len(comparison(trace, known()).memory) == 2 * len(held[0])
+    trace.run["memory"] = [held[0], held[1] | {"weights": held[1]["weights"] + 1}]
+    found = comparison(trace, known())
+    assert not found.exact and [row.rank for row in found.memory if not row.exact] == [1]
+    trace.run["memory"] = [{"weights": "many"}]
+    with pytest.raises(FileFormatError):
+        comparison(trace, known())
+
+
+def test_what_cannot_be_compared_is_refused():
+    trace = trace_of(plan())
+    trace.run["simulated"] = {"machine": "8xa100-80"}
+    with pytest.raises(ConfigError, match="simulated"):
+        comparison(trace, known())
+    trace = trace_of(plan())
+    trace.run["generation"]["passes"] = []
+    assert not comparison(trace, known()).exact                          # nothing was predicted, something was recorded
+    trace.run["generation"]["passes"] = [["prefill", 5]] * 10**6
+    with pytest.raises(FileFormatError):
+        comparison(trace, known())
+
+
+def test_what_to_know_is_said():
+    measured = {"world": "threads", "cores": 8, "hosts": 1, "versions": {"mpi": "another \x1b[31m"}}
+    trace = trace_of(plan())
+    trace.run |= {"versions": {"mpi": "MPICH"}, "ranks_per_core": 2.0}
+    said = " | ".join(comparison(trace, known(measured=measured, note="mind \x1b this")).notes)
+    for words in ("world: mpi in the trace, threads", "cores: 2 in the trace, 8", "MPI: MPICH in the trace, another",
+                  "took turns on 2 cores", "mind", "--ranks 2"):
+        assert words in said
+    assert "\x1b" not in said and "hosts" not in said and "stay in the caches" in said
+    assert "wasn't calibrated here" in " ".join(comparison(trace, known()).notes)
+
+
+def test_other_work_on_the_machine_is_seen():
+    trace = trace_of(plan())
+    busy = np.flatnonzero(trace.words("op") == "all_gather")
+    steps = trace.events["step"][busy]
+    trace.events["leave"][busy[steps > 1]] += 500_000
+    assert any("other work" in note and "all_gather" in note for note in comparison(trace, known()).notes)
+
+
+def test_without_a_description_it_is_said_how_to_get_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MINITP_MACHINES", str(tmp_path))
+    with pytest.raises(typer.Exit) as ended:
+        described("this")
+    assert ended.value.exit_code == 2 and "minitp plan calibrate" in " ".join(capsys.readouterr().err.split())
+    assert described("8xa100-80").devices == 8
+
+
+def test_collectives_run_now_are_at_payloads_of_no_table():
+    assert not set(PAYLOADS[1:-1]) & {*SIZES, *BETWEEN, *TESTS} and (PAYLOADS[0], PAYLOADS[-1]) == (4, 2**24)
+    assert all(size % 4 == 0 for size in PAYLOADS)
+
+
+def test_collectives_run_now_stand_beside_the_machine(monkeypatch):
+    from minitp.plan import check_now
+    monkeypatch.setattr(check_now, "PAYLOADS", (4, 80))
+    found, other = run_threads(lambda comm: now(comm, known(), seconds=0), 2)
+    rows = found.rows
+    assert "wasn't calibrated here" in found.notes[0]
+    assert other is None and [Kind(row.op, row.ranks, row.payload) for row in rows] == [
+        Kind(op, 2, size) for op in OPS for size in (4, 80)]
+    assert all(row.measured_s > 0 and row.modeled_s > ALPHA / 2 for row in rows)
+    assert f"of {len([r for r in rows if r.op == 'all_reduce'])} all-reduces" in verdict(rows)
+    assert verdict([]) == "no all-reduce was measured"
+    with pytest.raises(ConfigError, match="--ranks 2"):
+        run_threads(lambda comm: now(comm, known()), 1)

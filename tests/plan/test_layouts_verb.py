@@ -1,0 +1,68 @@
+"""`minitp plan MODEL`: what it prints, and its exit codes."""
+import json
+from dataclasses import asdict
+
+import pytest
+from typer.testing import CliRunner
+
+from minitp.cli import app
+from minitp.config import TINY
+from minitp.errors import ConfigError
+
+run = CliRunner().invoke
+
+
+def test_a_model_s_name_is_enough():
+    found = run(app, ["plan", "llama-2-70b"])
+    assert found.exit_code == 0, found.output
+    for said in ("68,976,648,192 parameters", "TP8", "kv cache", "read weights", "Why the others fail", "a model",
+                 "Not modeled"):
+        assert said in found.output
+
+
+def test_where_nothing_fits_it_says_what_would():
+    found = run(app, ["plan", "--model", "llama-3.1-405b", "--machine", "8xa100-80"])
+    assert found.exit_code == 0, found.output
+    assert "No layout of 8 devices carries this" in found.output and "2 such machines, 16 devices, do" in found.output
+
+
+def test_as_json_with_what_ifs():
+    words = ["plan", "llama-3.1-405b", "--gpu-memory", "1TB", "--json", "--tp", "8"]
+    found = json.loads(run(app, words).output)
+    assert found["machine"]["memory"] == 10**12
+    assert found["best"][0]["degrees"]["tp"] == 8 and found["best"][0]["room"] > 0
+    assert sum(row["bytes"] for row in found["best"][0]["memory"]) == found["best"][0]["held"]
+
+
+def test_a_training_has_days():
+    found = run(app, ["plan", "gpt-3-175b", "--task", "train", "--gpus", "1024", "--tp", "8", "--pp", "8",
+                      "--batch", "1536", "--tokens", "300e9", "--zero", "1", "--recompute", "full"])
+    assert found.exit_code == 0, found.output
+    assert "days" in found.output and "MFU" in found.output
+
+
+def test_a_config_file_will_do(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
+                                "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3,
+                                "head_dim": 8, "intermediate_size": 100, "vocab_size": 257, "rms_norm_eps": 1e-5,
+                                "max_position_embeddings": 128, "hidden_act": "silu", "tie_word_embeddings": True}))
+    found = run(app, ["plan", "--model", str(file), "--machine", "2xa100-80", "--json"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.output)["best"]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["plan", "no-such-model"], "no-such-model"), (["plan", "tiny", "--machine", "8xz1"], "8xz1"),
+    (["plan", "tiny", "--model", "tiny"], "name one model"), (["plan", "tiny", "--tp", "3"], "no mesh of 8 devices"),
+    (["plan", "tiny", "--weights", "int3"], "int3"), (["plan", "tiny", "--gpu-memory", "plenty"], "plenty"),
+    (["plan", "tiny", "--gpus", "16", "--machine", "8xa100-80", "--between", "string"], "string")])
+def test_what_cannot_be_is_said(words, said):
+    found = run(app, words)
+    assert found.exit_code != 0
+    assert isinstance(found.exception, ConfigError) and said in str(found.exception)
+
+
+def test_tiny_is_in_the_catalogue():
+    from minitp.plan import catalogue
+    assert asdict(catalogue.model("tiny").config) | {"name": ""} == asdict(TINY) | {"name": ""}

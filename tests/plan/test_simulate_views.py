@@ -1,0 +1,110 @@
+"""A simulated trace through the verb and every view: each says that it is a model, and none takes it for measured."""
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from minitp.cli import app
+from minitp.commands.trace import check
+from minitp.runs import title
+from minitp.trace import Timeline, Trace
+from minitp.trace.export import chrome
+from minitp.trace.show import show
+from minitp.trace.simulated import NOT_MEASURED, is_simulated, lane_words, simulated_line
+from minitp.view.ledger import Ledger
+from minitp.view.passes import Passes
+from minitp.view.player.export import to_html
+from minitp.view.question import question_of
+from minitp.view.watch import play
+
+STEP = ["llama-3.1-8b", "--machine", "8xa100-80", "--gpus", "64", "--tp", "4", "--pp", "4", "--seq", "128"]
+
+
+def asked(*words: str, fails: bool = False) -> str:
+    result = CliRunner().invoke(app, ["plan", "simulate", *words])
+    assert (result.exception is not None) == fails, result.output
+    return str(result.exception) if fails else result.output
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("simulated") / "step.json.gz"
+    said = asked(*STEP, "--straggler", "5:1.5", "-o", str(path))
+    assert NOT_MEASURED in said and "waiting for another stage (bubble)" in said and "step.json.gz" in said
+    return path
+
+
+@pytest.fixture(scope="module")
+def trace(file) -> Trace:
+    return Trace.read(file)
+
+
+def test_the_header_says_who_stands_for_whom(trace):
+    told = trace.run["simulated"]
+    assert is_simulated(trace.run) and told["devices"] == 64 and trace.run["world"] == "simulated"
+    assert sum(one["stands_for"] for one in told["ranks"]) == 64
+    assert "device 5 · stage 0 · dp 1 · tp 1" in lane_words(trace.run)
+    assert simulated_line(trace.run).endswith(f"{trace.run['ranks']} of 64 ranks are shown.")
+
+
+def test_every_view_says_that_it_is_a_model(trace):
+    stream = io.StringIO()
+    show(trace, console=Console(file=stream, width=200, highlight=False))
+    assert NOT_MEASURED in stream.getvalue() and "rank 0: device 0 · stage 0" in stream.getvalue()
+    made = play(trace)
+    assert made["run"]["notes"][0].startswith(NOT_MEASURED) and made["run"]["world"] == "simulated"
+    assert made["run"]["title"].endswith(", simulated")
+    assert NOT_MEASURED in to_html(made)
+    assert "(simulated: a model, not measured)" in chrome(trace)["traceEvents"][0]["args"]["name"]
+    assert title(trace.run).endswith("(simulated)")
+    assert question_of(trace.run) is None                        # never beside runs that were measured
+    assert Ledger.of(Timeline.of(trace)).lines and Passes(Timeline.of(trace)).work
+
+
+@pytest.mark.parametrize("name", ["watch", "timeline", "ledger", "shards"])
+def test_the_pages_say_so_too(name, trace, tmp_path, monkeypatch):
+    pytest.importorskip("streamlit")
+    from streamlit.testing.v1 import AppTest
+    monkeypatch.setenv("MINITP_RUNS", str(tmp_path))
+    trace.write(tmp_path / "step.json.gz")
+    page = AppTest.from_file(str(Path(__file__).parents[2] / "app" / "main.py"), default_timeout=60)
+    page.switch_page(f"views/{name}.py")
+    page.query_params["run"] = "step.json.gz"
+    page.run()
+    assert not page.exception, page.exception
+    assert any("a model, not measured" in one.value for one in page.warning)
+
+
+def test_a_strangers_header_is_taken_as_text():
+    for told in ({"machine": "<b>[x](y)", "model of": 7, "ranks": [7, None, {"device": -1, "tp": "x", "pp": 2**40}]},
+                 {"ranks": "x" * 10**6, "devices": "many"}, {}):
+        run = {"simulated": told, "ranks": 2}
+        assert simulated_line(run).startswith(NOT_MEASURED) and all(len(words) < 200 for words in lane_words(run))
+    assert simulated_line({"simulated": "yes"}) == "" and lane_words({"simulated": []}) == []
+
+
+def test_numbers_as_json_and_a_run_replayed(tmp_path, capsys):
+    files = [tmp_path / "run.json", tmp_path / "there.json"]
+    made = json.loads(asked("tiny", "--tp", "3", "--task", "infer", "--weights", "float32", "--activations", "float32",
+                            "--cache", "float32", "--show", "all", "--json", "-o", str(files[0])))
+    assert made["devices"] == 3 and sum(one["seconds"] for one in made["shares"]) == pytest.approx(made["seconds"])
+    assert check(files[0]) == 0
+    asked("tiny", "--tp", "2", "--seq", "64", "--precision", "float32", "-o", str(files[0]))
+    assert Trace.read(files[0]).run["ranks"] == 1 and check(files[0]) == 0         # one for both, and it says so
+    bundled = Path(__file__).parents[2] / "minitp" / "view" / "traces" / "tiny-4-ranks.json.gz"
+    assert "for a replay on 4 devices" in asked(str(bundled), "--machine", "8xa100-80", "-o", str(files[1]))
+    assert check(files[1]) == 0
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (["nothing.json.gz"], "there is no trace"), (["tiny", "--tp", "3", "--gpus", "8"], "6 would work"),
+    (["tiny", "--tp", "2", "--dp", "2", "--gpus", "8"], "leave out --gpus or --dp"),
+    (["tiny", "-o", "x.txt"], "NAME.json"), (["tiny", "-o", "no/where.json"], "no folder"),
+    (["tiny", "--straggler", "5"], "5:1.5"), (["tiny", "--straggler", "x:2"], "5:1.5"),
+    (["tiny", "--straggler", "9:2"], "no device of 0…0"),
+    (["tiny", "--pp", "4", "--schedule", "interleaved", "--chunks", "2", "--batch", "6"], "interleaved over 4 stages")])
+def test_what_the_verb_refuses(words, told):
+    assert told in asked(*words, fails=True)

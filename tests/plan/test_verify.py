@@ -1,0 +1,161 @@
+"""`minitp plan verify`: every published value of the file, values that aren't in it, and what turns a verdict."""
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from minitp.cli import app
+from minitp.plan.verify.case import Case, Inputs, read_cases
+from minitp.plan.verify.judge import MISSES, counts, judge, verify
+
+CASES = Path(__file__).parent / "cases" / "planner_cases.csv"
+UNLISTED = Path(__file__).parent / "cases" / "unlisted_cases.csv"
+GOOD = {"formula": "lands", "known_disagreement": "stays out", "catalogue": "as listed", "measured": "ratio"}
+
+
+def cases(path: Path) -> dict[str, Case]:
+    return {row.id: row for row in read_cases(path) if isinstance(row, Case)}
+
+
+LISTED, OTHERS = cases(CASES), cases(UNLISTED)
+
+
+@pytest.mark.parametrize("path", [CASES, UNLISTED], ids=["the file", "others of its kinds"])
+def test_every_case_gets_the_verdict_of_its_kind(path):
+    outcomes = verify(read_cases(path))
+    assert [(outcome.id, outcome.reason) for outcome in outcomes if outcome.verdict != GOOD.get(outcome.kind)] == []
+
+
+def test_the_file_is_complete():
+    assert {kind: sum(row.values()) for kind, row in counts(verify(read_cases(CASES))).items()} == {
+        "formula": 265, "measured": 36, "known_disagreement": 9, "catalogue": 7}
+
+
+def test_a_measured_value_is_judged_by_nobody_however_far_it_is():
+    case = LISTED["dllama_405B_4node"]
+    outcome = judge(replace(case, published=1e-9))
+    assert outcome.verdict == "ratio" and not outcome.missed and outcome.ratio > 1e9
+
+
+@pytest.mark.parametrize("name", [name for name, case in LISTED.items() if case.kind == "known_disagreement"])
+def test_a_known_disagreement_that_the_planner_meets_is_a_miss(name):
+    planned = judge(LISTED[name]).planned
+    assert judge(replace(LISTED[name], published=planned)).verdict == "lands inside"
+
+
+@pytest.mark.parametrize("name", [name for name, case in LISTED.items() if case.kind in ("formula", "catalogue")])
+def test_another_published_value_is_a_miss(name):
+    """Farther away than the tolerance, on either side."""
+    case, planned = LISTED[name], judge(LISTED[name]).planned
+    for factor in (2.2 + 2 * case.tolerance, 0.4 / (1 + case.tolerance)):
+        assert judge(replace(case, published=planned * factor)).missed == (abs(1 / factor - 1) > case.tolerance)
+    assert judge(replace(case, published=-planned)).missed == (case.tolerance < 2)
+
+
+TURNED = {
+    "zero_t1_7.5B_dp64_s1": "dp=16", "zero_t2_theory_mp4_s1": "gpu_mem_gb=40", "zero_comm_s3": "zero_stage=1",
+    "zero_mp_comm_per_block": "allreduces=4", "zero_act_gpt2_1.5B": "seq=2000",
+    "ds_z3_t5-3b_gpu_nooff": "cpu_offload=1", "ds_z3_t5-3b_cpu_off_all_init": "zero_init=0",
+    "ds_z3_T0_3B_gpu_opt": "largest_layer=650e6", "shoeybi_abstract_eff": "gpus=256",
+    "mlm20_params_4B": "layers=37", "mlm20_tflops_4B_A100": "recompute=none", "sc21_t1_145.6B_agg": "gpus=768",
+    "sc21_t2_ptd_529.6B_560": "tflops_gpu=150", "sc21_gpt3_34days": "recompute=none", "sc21_1T_ckpt": "params=1.1e12",
+    "sc21_bubble_interleaved": "chunks=2", "sc21_pp_comm_sg": "tp=4", "kor_t5_22B_hfu": "t_new=1.2",
+    "kor_sel_saving_GPT-3": "seq=4096", "kor_sel_flops_GPT-3": "hidden=6144", "kor_fig7_both_1T": "tp=1",
+    "kor_t4_sel_seq": "hidden=8192", "kor_sbhp_530B": "pp=8", "kor_530B_dp8_mfu": "tp=45.5",
+    "mlm_bytes_distopt_dp8": "dp=16", "mtnlg_2240": "iter_s=70", "mtnlg_mfu_280n": "gpus=2800",
+    "bloom_params": "vocab=150000", "bloom_layout": "pp=6", "bloom_inference_weights": "bytes=1",
+    "opt13_kv_2048": "tokens=1024", "opt175_days": "gpus=992", "gpt3_train_16B": "bytes_per_param=18",
+    "llama1_13B_gpuh": "tokens=1.4e12", "llama1_65B_days": "tok_s_gpu=300", "params_Llama-3.1-70B": "kv_heads=64",
+    "gpuh_Llama-3.1-405B": "mfu=0.2", "llama3_t4_16384_cp16_tok": "dp=4", "llama3_405B_bf16_gpus": "bytes=1",
+    "llama31_kv_70B_128k": "kv_heads=64", "palm540_params": "kv_heads=48", "palm540_mfu": "peak_flops=312e12",
+    "pope_t1_multihead_dh128_b512": "variant=multiquery_headshard", "pope_t2_lowlat_decode_mfu": "batch=32",
+    "pope_29ms": "gpus=1", "kipply_260B_comm": "layers=64", "kipply_530B_comm": "link=150e9",
+    "gptfast_Llama-2-7B_tp4_bytes": "tp=8", "gptfast_Llama-2-7B_tp8_toks": "alpha_allreduce_us=50",
+    "dllama01_Llama-2-7B_q80_n8_recv": "buffer=f32", "dllama07_Llama-3-8B_q80_n2": "nodes=4",
+    "dllama_time_RasPi4B_Llama-2-7B_n2": "device=RasPi5", "nccl_a100x8_17179869184": "beta_GBps=80",
+    "nccl_b200_4node_4294967296": "ranks=16", "nccl_model_tree_LL_4x8": "algo=ring",
+    "hier_b200_4GiB_serial_bound": "nic=25e9", "mpich_recdbl": "gamma_s_per_byte=1e-10",
+    "ultra_8B_act_1024": "micro_batch=2", "accel_zephyr_fp16": "params=7.0e9",
+}
+"""Case → an input put in place of its own, which must change the answer beyond the tolerance."""
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_an_input_turns_the_verdict(name):
+    case = LISTED[name]
+    key, _, value = TURNED[name].partition("=")
+    changed = replace(case, inputs=Inputs({**case.inputs.texts, key: value}))
+    assert not judge(case).missed and judge(changed).verdict == "misses"
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"quantity": "wieghts_bytes"}, "isn't known; near: weights_bytes"),
+    ({"unit": "ms"}, "is none of bytes"), ({"unit": "GB(1e12)"}, "contradicts itself"),
+    ({"inputs": Inputs({"bytes": "2", "parms": "7e9"})}, "unknown input(s): parms; near: params"),
+    ({"inputs": Inputs({"bytes": "two"})}, "doesn't begin with a number"),
+    ({"inputs": Inputs({"bytes": "0"})}, "must be above 0"),
+    ({"model": "Nobody's 9B", "inputs": Inputs({"bytes": "2"})}, "no model of the catalogue"),
+    ({"inputs": Inputs({"weight_dtype": "bf17"})}, "bf17"),
+    ({"inputs": Inputs({"params": "1e999"})}, "not finite"),
+])
+@pytest.mark.parametrize("kind", GOOD)
+def test_what_cant_be_planned_is_reported_and_counts_as_a_miss(change, reason, kind):
+    outcome = judge(replace(LISTED["bloom_inference_weights"], kind=kind, **change))
+    assert outcome.verdict == "not judged" and outcome.missed and reason in outcome.reason
+
+
+def test_an_input_that_is_known_but_not_needed_is_told():
+    assert judge(LISTED["gptfast_Llama-2-7B_tp2_bytes"]).unused == ("gpu", "batch", "tokens_per_second", "bw_reported")
+
+
+def test_no_id_is_looked_up():
+    """Rows whose inputs say everything keep their verdict under another id, without source, note and model."""
+    asked = [case for case in LISTED.values() if case.inputs.has("params", "dp") or case.inputs.has("ffn", "nodes")]
+    assert len(asked) > 40
+    for case in asked:
+        assert not judge(replace(case, id="x", note="", source="", model="")).missed
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, ["plan", "verify", *arguments], env={"COLUMNS": "100"})
+
+
+def test_the_command_line():
+    result = run(str(UNLISTED))
+    assert result.exit_code == 0, result.output
+    assert "known_disagreement" not in result.output and "known disagreement: 6 stays out" in result.output
+    assert " 0 missed" in result.output and "kor_t5_22B_mfu" in result.output
+
+
+def test_one_case_in_full():
+    result = run(str(CASES), "--only", "bloom_layout", "--only", "kor_t4_seqpar")
+    assert result.exit_code == 0 and "tp · cp · pp · dp" in result.output and "table 4" in result.output
+
+
+def test_json_of_a_kind(tmp_path):
+    result = run(str(CASES), "--kind", "catalogue", "--json")
+    told = json.loads(result.output)
+    assert result.exit_code == 0 and told["misses"] == 0 and told["counts"] == {"catalogue": {"as listed": 7}}
+    assert told["cases"][0]["quantity"] == "model_parallel_size" and told["cases"][0]["planned"] == 8
+
+
+def test_a_miss_makes_it_fail_and_says_why(tmp_path):
+    text = UNLISTED.read_text(encoding="utf-8").replace(",1312.5,ms", ",131.25,ms").replace(";tp=8;pp=8;", ";tpp=8;")
+    path = tmp_path / "cases.csv"
+    path.write_text(text, encoding="utf-8")
+    result = run(str(path))
+    assert result.exit_code == 1 and "published 131.25 ms, tolerance 40 %" in result.output
+    assert "unknown input(s): tpp" in result.output and " 2 missed" in result.output
+    assert json.loads(run(str(path), "--json").output)["misses"] == 2
+    assert run(str(path), "--kind", "catalogue").exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [("--only", "nobody"), ("--kind", "nothing")])
+def test_nothing_to_judge_is_an_error(arguments):
+    assert run(str(CASES), *arguments).exit_code != 0
+
+
+def test_misses_are_all_verdicts_but_the_good_ones():
+    assert not set(MISSES) & set(GOOD.values())
