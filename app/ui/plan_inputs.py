@@ -91,15 +91,15 @@ def wide() -> bool:
 def job(task: str) -> None:
     """What is run."""
     with st.expander("The job", icon=":material/work:", expanded=wide()):
+        if task == "infer":
+            number("batch", "sequences", "At once, over all replicas.")
         left, right = page.columns(2, least="6rem", key="plan_job")
         if task == "infer":
             with left:
-                number("batch", "sequences", "At once, over all replicas.")
                 number("prompt", "prompt", "Tokens of each sequence's prompt.")
                 st.selectbox("weights", choices()["weights"], key=key("weights"))
             with right:
                 number("new", "new tokens", "After the prompt: the cache holds both.")
-                st.space("small")
                 st.selectbox("KV cache", choices()["cache"], key=key("cache"))
             return
         with left:

@@ -91,20 +91,22 @@ def growing(found: plan_memory.Memory) -> None:
 
 
 def layouts(asked: Asked) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.pills("Keep as the sliders have it", list(plan_inputs.KEPT_WORDS), selection_mode="multi",
-                 key=plan_inputs.key("keep"), format_func=plan_inputs.KEPT_WORDS.get,
-                 help="The search tries all values of the others. cp, ep and chunks always stay as they are.")
-    outcome = searched(plan_inputs.for_search(plan_inputs.asked_now()))
+    st.pills("Keep as the sliders have it", list(plan_inputs.KEPT_WORDS), selection_mode="multi",
+             key=plan_inputs.key("keep"), format_func=plan_inputs.KEPT_WORDS.get,
+             help="The search tries all values of the others. cp, ep and chunks always stay as they are.")
+    asked = plan_inputs.asked_now()
+    outcome = searched(plan_inputs.for_search(asked))
     st.caption(f"{plan_layouts.summary_line(outcome)} {MODEL}")
+    told = st.empty()
     if outcome.best:
-        st.success(plan_layouts.best_line(outcome))
+        told.success(plan_layouts.best_line(outcome))
         pick("plan_fit", plan_layouts.rows(outcome), outcome.best, asked)
-    else:
-        st.warning(f"{plan_layouts.best_line(outcome)} {enough(plan_inputs.for_search(plan_inputs.asked_now()))}")
     if outcome.failed:
-        st.subheader("Why the others fail", anchor=False)
+        st.subheader("Why the others fail" if outcome.best else "Why they fail", anchor=False)
         pick("plan_fail", plan_layouts.failures(outcome), outcome.failed, asked)
+    if not outcome.best:                                  # last: it takes seconds
+        told.warning(plan_layouts.best_line(outcome))
+        told.warning(f"{plan_layouts.best_line(outcome)} {enough(plan_inputs.for_search(asked))}")
 
 
 def pick(key: str, rows: list[dict[str, Any]], entries: list[Any], asked: Asked) -> None:
@@ -179,7 +181,8 @@ def main() -> None:
     page.begin("Memory and machines", "What a model needs on machines that we don't have: bytes of every rank, "
                                       "layouts, links. Computed from the placement that real runs here use.")
     plan_inputs.read_address()
-    plan_inputs.head()
+    if st.session_state[plan_inputs.key("show")] != "check":
+        plan_inputs.head()
     shown = st.segmented_control("Section", SECTIONS, key=plan_inputs.key("show"), format_func=TITLES.get,
                                  label_visibility="collapsed", required=True)
     asked = plan_inputs.asked_now()
