@@ -1,4 +1,5 @@
 """The parts of a page: its head, charts with their text, tables, and words from files as nothing but text."""
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -20,6 +21,18 @@ def begin(title: str, lead: str) -> None:
     st.html(_LEGIBLE + _ROOM)
     st.title(title, anchor=False)
     st.markdown(lead)
+
+
+def columns(spec: int | Sequence[float], *, least: str | Sequence[str], key: str, **options: Any) -> list[Any]:
+    """Columns that stand below each other where the page is narrower than they need; `least`: the width of each, or
+    of all, as CSS has it. Streamlit's own shrink to a few letters beside an open sidebar."""
+    number = spec if isinstance(spec, int) else len(spec)
+    widths = [least] * number if isinstance(least, str) else least
+    with st.container(key=key):
+        st.html("<style>" + "".join(
+            f".st-key-{key} > * > .stHorizontalBlock > .stColumn:nth-child({at}) {{min-width: min(100%, {width})}}"
+            for at, width in enumerate(widths, start=1)) + "</style>")
+        return st.columns(spec, **options)
 
 
 def chart(figure: Any, *, alt: str, rows: list[dict[str, Any]], key: str, pick: bool = False) -> Any:

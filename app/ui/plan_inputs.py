@@ -7,7 +7,7 @@ import streamlit as st
 from minitp.plan.units import count
 from minitp.trace.wording import plain
 from minitp.view.plan import DEGREES, FIELDS, NUMBERS, Asked, choices, link_names, machine_names, model_names
-from ui import state
+from ui import page, state
 
 _WRITTEN = "plan_address"
 KEPT_WORDS = {"tp": "tp", "pp": "pp", "dp": "dp", "zero": "ZeRO", "recompute": "recompute", "micro": "micro-batch"}
@@ -62,7 +62,7 @@ def write_address(asked: Asked) -> None:
 
 def head() -> None:
     """What is planned, and for what."""
-    first, second, third, fourth = st.columns((1, 1.3, 1.3, 1))
+    first, second, third, fourth = page.columns((1, 1.3, 1.3, 1), least="11rem", key="plan_head")
     first.segmented_control("Task", ["infer", "train"], key=key("task"), required=True,
                             format_func={"infer": "Generate", "train": "Train"}.get)
     second.selectbox("Model", model_names(), key=key("model"), format_func=lambda name: plain(name, 60))
@@ -92,37 +92,46 @@ def job(task: str) -> None:
     """What is run."""
     with st.expander("The job", icon=":material/work:", expanded=wide()):
         if task == "infer":
-            number("batch", "Sequences at once")
-            number("prompt", "Tokens of a prompt")
-            number("new", "New tokens")
-            left, right = st.columns(2)
-            left.selectbox("Weights", choices()["weights"], key=key("weights"))
-            right.selectbox("KV cache", choices()["cache"], key=key("cache"))
+            number("batch", "sequences", "At once, over all replicas.")
+        left, right = page.columns(2, least="6rem", key="plan_job")
+        if task == "infer":
+            with left:
+                number("prompt", "prompt", "Tokens of each sequence's prompt.")
+                st.selectbox("weights", choices()["weights"], key=key("weights"))
+            with right:
+                number("new", "new tokens", "After the prompt: the cache holds both.")
+                st.selectbox("KV cache", choices()["cache"], key=key("cache"))
             return
-        number("step", "Sequences of a step", "Over all replicas.")
-        number("micro", "Micro-batch", "Sequences that a replica works on at once.")
-        number("seq", "Tokens of a sequence")
-        st.select_slider("Recompute", choices()["recompute"], key=key("recompute"),
-                         help="Activations that the backward pass computes again instead of having kept them.")
-        st.selectbox("Precision", choices()["precision"], key=key("precision"),
-                     help="Bytes a parameter of weights, gradients and optimizer: 16, 18, 16, 8.")
+        with left:
+            number("step", "sequences", "Of a step, over all replicas.")
+            number("seq", "tokens", "Of a sequence.")
+            st.selectbox("precision", choices()["precision"], key=key("precision"),
+                         help="Bytes a parameter of weights, gradients and optimizer: 16, 18, 16, 8.")
+        with right:
+            number("micro", "micro-batch", "Sequences that a replica works on at once.")
+            st.select_slider("recompute", choices()["recompute"], key=key("recompute"),
+                             help="Activations that the backward pass computes again instead of having kept them.")
+            number("tokens", "whole training", "Tokens of all steps: for days.", words=lambda n: count(n) if n else "–")
         st.toggle("Fused attention", key=key("fused"), help="Scores aren't stored for the backward pass.")
-        number("tokens", "Tokens of the training", words=lambda n: count(n) if n else "not asked")
 
 
 def layout(task: str) -> None:
     """The degrees of the mesh."""
     with st.expander("The layout", icon=":material/grid_on:", expanded=wide()):
-        number("tp", "tp: tensor parallel", "Matrices are cut: 2 syncs a layer.")
-        number("pp", "pp: pipeline stages", "Layers are dealt out.")
-        number("dp", "dp: replicas", "Sequences are dealt out.")
+        left, right = page.columns(2, least="6rem", key="plan_mesh")
+        with left:
+            number("tp", "tp, tensor", "Tensor parallel: matrices are cut, with 2 syncs a layer.")
+            number("dp", "dp, replicas", "Data parallel: sequences are dealt out.")
+            number("cp", "cp, context", "Context parallel: each sequence is cut.")
+        with right:
+            number("pp", "pp, stages", "Pipeline: layers are dealt out.")
+            if task == "train":
+                number("zero", "ZeRO stage", "1: optimizer state, 2: and gradients, 3: and weights are cut over dp.")
+            number("ep", "ep, experts", "Expert parallel: experts are spread over the replicas.")
         if task == "train":
-            number("zero", "ZeRO stage", "1: optimizer state, 2: and gradients, 3: and weights are cut over dp.")
+            with left:
+                number("chunks", "chunks", "Of a stage. More than 1: the interleaved schedule.")
             st.toggle("Sequence parallel", key=key("sp"), help="Norms and the residual stream are cut over tp as well.")
-        number("cp", "cp: context parallel", "Each sequence is cut.")
-        number("ep", "ep: expert parallel", "Experts are spread over the replicas.")
-        if task == "train":
-            number("chunks", "Chunks of a stage", "More than 1: the interleaved schedule.")
 
 
 def number(name: str, label: str, help: str | None = None, words: Any = None) -> None:

@@ -50,12 +50,16 @@ def check() -> None:
 def _times(found: Comparison) -> None:
     shown = plan_check.points(found)
     line = plan_check.times_line(shown)
-    st.markdown(line)
-    if shown:
-        page.chart(figures.check_figure(shown, ink=page.ink()), key="plan_check", rows=plan_check.time_rows(found),
-                   alt=f"Time by the model against measured time, a mark for each kind of collective. {line}")
-    for note in found.notes:
-        st.caption(page.escaped(note[0].upper() + note[1:]))
+    left, right = page.columns((1.2, 1), least=("20rem", "16rem"), key="plan_times_of_run", gap="medium")
+    with right:
+        st.markdown(line)
+        for note in found.notes:
+            st.caption(page.escaped(note[0].upper() + note[1:]))
+    with left:
+        if shown:
+            page.chart(figures.check_figure(shown, ink=page.ink()), key="plan_check",
+                       rows=plan_check.time_rows(found),
+                       alt=f"Time by the model against measured time, a mark for each kind of collective. {line}")
     page.table(plan_check.pass_rows(found), key="plan_passes")
 
 

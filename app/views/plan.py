@@ -53,7 +53,8 @@ def times(asked: Asked, found: plan_memory.Memory) -> None:
     except ConfigError as error:
         st.caption(page.escaped(str(error)))
         return
-    for column, (label, value) in zip(st.columns(len(speed.cells)), speed.cells, strict=True):
+    columns = page.columns(len(speed.cells), least="9rem", key="plan_speed")
+    for column, (label, value) in zip(columns, speed.cells, strict=True):
         column.metric(f"{label} (model)", value)
     with st.expander("Where the time goes, by the model"):
         page.table(speed.rows, key="plan_times")
@@ -90,20 +91,22 @@ def growing(found: plan_memory.Memory) -> None:
 
 
 def layouts(asked: Asked) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.pills("Keep as the sliders have it", list(plan_inputs.KEPT_WORDS), selection_mode="multi",
-                 key=plan_inputs.key("keep"), format_func=plan_inputs.KEPT_WORDS.get,
-                 help="The search tries all values of the others. cp, ep and chunks always stay as they are.")
-    outcome = searched(plan_inputs.for_search(plan_inputs.asked_now()))
+    st.pills("Keep as the sliders have it", list(plan_inputs.KEPT_WORDS), selection_mode="multi",
+             key=plan_inputs.key("keep"), format_func=plan_inputs.KEPT_WORDS.get,
+             help="The search tries all values of the others. cp, ep and chunks always stay as they are.")
+    asked = plan_inputs.asked_now()
+    outcome = searched(plan_inputs.for_search(asked))
     st.caption(f"{plan_layouts.summary_line(outcome)} {MODEL}")
+    told = st.empty()
     if outcome.best:
-        st.success(plan_layouts.best_line(outcome))
+        told.success(plan_layouts.best_line(outcome))
         pick("plan_fit", plan_layouts.rows(outcome), outcome.best, asked)
-    else:
-        st.warning(f"{plan_layouts.best_line(outcome)} {enough(plan_inputs.for_search(plan_inputs.asked_now()))}")
     if outcome.failed:
-        st.subheader("Why the others fail", anchor=False)
+        st.subheader("Why the others fail" if outcome.best else "Why they fail", anchor=False)
         pick("plan_fail", plan_layouts.failures(outcome), outcome.failed, asked)
+    if not outcome.best:                                  # last: it takes seconds
+        told.warning(plan_layouts.best_line(outcome))
+        told.warning(f"{plan_layouts.best_line(outcome)} {enough(plan_inputs.for_search(asked))}")
 
 
 def pick(key: str, rows: list[dict[str, Any]], entries: list[Any], asked: Asked) -> None:
@@ -140,17 +143,13 @@ def network(asked: Asked, picture: Any) -> None:
     st.caption(MODEL)
 
 
-def inputs(asked: Asked) -> None:
-    plan_inputs.layout(asked.task)
-    plan_inputs.job(asked.task)
-    plan_inputs.what_ifs()
-
-
 def pictured(asked: Asked, draw: Any) -> None:
     """A picture with the sliders that move it at its right, on a phone below it; the rest over the whole width."""
-    picture, right = st.columns((2.4, 1), gap="large")
+    picture, right = page.columns((2, 1), least=("26rem", "15rem"), key="plan_split", gap="medium")
     with right:
-        inputs(asked)
+        plan_inputs.layout(asked.task)
+        plan_inputs.job(asked.task)
+        plan_inputs.what_ifs()
     why = plan_layouts.possible(asked)
     if why:
         with picture:
@@ -161,10 +160,13 @@ def pictured(asked: Asked, draw: Any) -> None:
 
 def listed(asked: Asked) -> None:
     """The search over the whole width, under the inputs."""
-    for column, part in zip(st.columns(3), (plan_inputs.job, plan_inputs.layout, lambda _: plan_inputs.what_ifs()),
-                            strict=True):
-        with column:
-            part(asked.task)
+    first, second, third = page.columns(3, least="14rem", key="plan_inputs")
+    with first:
+        plan_inputs.job(asked.task)
+    with second:
+        plan_inputs.layout(asked.task)
+    with third:
+        plan_inputs.what_ifs()
     layouts(asked)
 
 
@@ -179,7 +181,8 @@ def main() -> None:
     page.begin("Memory and machines", "What a model needs on machines that we don't have: bytes of every rank, "
                                       "layouts, links. Computed from the placement that real runs here use.")
     plan_inputs.read_address()
-    plan_inputs.head()
+    if st.session_state[plan_inputs.key("show")] != "check":
+        plan_inputs.head()
     shown = st.segmented_control("Section", SECTIONS, key=plan_inputs.key("show"), format_func=TITLES.get,
                                  label_visibility="collapsed", required=True)
     asked = plan_inputs.asked_now()

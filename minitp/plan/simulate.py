@@ -21,9 +21,10 @@ from minitp.plan.simulate_engine import run
 from minitp.plan.simulate_program import NS, Noise, Run
 from minitp.plan.simulate_replay import replayed
 from minitp.plan.simulate_result import Simulation, shares
-from minitp.plan.simulate_write import what, written
+from minitp.plan.simulate_write import check_written, what, written
 from minitp.trace.file import Trace
 
+MOST_EVENTS = 4_000_000            # of all simulated ranks: half a minute
 Progress = Callable[[int, int], None]
 
 
@@ -40,13 +41,16 @@ def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *
     """
     _check(layout, job, machine, show)
     lanes = lanes_of(model, layout, stragglers, jitter, show)
+    _check_size(model, layout, job, len(lanes))
     one = Run(model, layout, job, machine, lanes, Noise(tuple(stragglers), jitter, seed), queue)
+    chosen = shown(lanes, show, stragglers, layout)
+    check_written(one, chosen)
     times = run(one.program, progress)
-    tails = [one.tails(n)[-1] * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
+    tails = [float(one.tails(n)[-1]) * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
     end = max(float(times.leave[last - 1]) + tail for last, tail in zip(one.first[1:], tails, strict=True))
     axis = [step.axis for steps in one.steps for step in steps]
     weight = [lane.stands_for / layout.devices for lane in lanes]
-    return Simulation(written(one, times, shown(lanes, show, stragglers, layout)), what(one), end / NS,
+    return Simulation(written(one, times, chosen), what(one), end / NS,
                       shares(times, one.first, axis, weight, tails, end), len(lanes), layout.devices, len(axis))
 
 
@@ -62,6 +66,18 @@ def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:
             raise ConfigError(f"{axis} > 1 is planned but not simulated: `minitp plan` counts what it moves")
     if isinstance(job, Inference) and job.new < 1:
         raise ConfigError("a generation makes 1 new token or more")
+
+
+def _check_size(model: PlannedModel, layout: Layout, job: Job, lanes: int) -> None:
+    """Refuse what would take minutes and fill the memory, from the sizes alone."""
+    if isinstance(job, Training):
+        met = 6 * job.micro_batches(layout.dp)                    # forward, backward and computed again: two a layer
+    else:
+        met = 2 * (job.new + (-(-job.batch // layout.dp) if layout.pp > 1 else 0))
+    events = lanes * met * (model.config.layers // layout.pp + 1)
+    if events > MOST_EVENTS:
+        raise ConfigError(f"{lanes:,} ranks would meet at about {events:,} events, and {MOST_EVENTS:,} are the most "
+                          "that are simulated: take fewer micro-batches or new tokens, show classes, leave out jitter")
 
 
 def replay(trace: Trace, machine: Machine, *, speed: float = 1.0, stragglers: Sequence[Straggler] = (),

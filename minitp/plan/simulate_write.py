@@ -34,15 +34,19 @@ _REASONS = {
 
 
 def written(run: Run, times: Times, shown: Sequence[int]) -> Trace:
-    """The trace of some lanes. ConfigError where their events are more than a file can hold."""
-    events = sum(len(run.steps[lane]) for lane in shown)
-    if events > MOST_EVENTS:
-        raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most "
-                          "that a trace is written with: show classes, or fewer micro-batches or new tokens")
+    """The trace of some lanes."""
     rank = {lane: number for number, lane in enumerate(shown)}
     marks = [mark for lane in shown for mark in _marks(run, times, lane, rank[lane])]
     return Trace.of(_events(run, times, rank), marks, run=_header(run, shown),
                     clock={"offset_ns": [0] * len(shown), "error_ns": [0] * len(shown)})
+
+
+def check_written(run: Run, shown: Sequence[int]) -> None:
+    """ConfigError where the lanes have more events than a file can hold."""
+    events = sum(len(run.steps[lane]) for lane in shown)
+    if events > MOST_EVENTS:
+        raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most "
+                          "that a trace is written with: show classes, or fewer micro-batches or new tokens")
 
 
 def _events(run: Run, times: Times, rank: dict[int, int]) -> list[Event]:

@@ -65,7 +65,9 @@ def _of_ranks(steps: Steps) -> list[str]:
 
 def _of_values(steps: Steps, detail: str, holes: bool, trains: bool) -> list[str]:
     found = []
-    if detail == "none" and len(steps):
+    if detail == "none" and is_simulated(steps.trace.run):
+        found.append("A simulated run has no arrays: outlines of the true shapes stand for them.")
+    elif detail == "none" and len(steps):
         found.append("The run kept no arrays, so outlines of the true shapes stand for the numbers; "
                      f"`minitp {'train' if trains else 'generate'} --values --trace` keeps them.")
     elif trains:

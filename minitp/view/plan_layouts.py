@@ -42,7 +42,7 @@ def enough_line(asked: Asked) -> str:
     machine, outcome = larger
     best = outcome.best[0]
     return (f"{count(machine.devices, 'device')} of this kind would do: {best.layout}, "
-            f"{duration(best.seconds)} (a model).")
+            f"{duration(best.seconds)} a {unit(best)} (a model).")
 
 
 def rows(outcome: Found) -> list[dict[str, Any]]:
@@ -89,9 +89,13 @@ def best_line(outcome: Found) -> str:
     if not outcome.best:
         return f"No layout of {count(outcome.machine.devices, 'device')} carries this."
     one = outcome.best[0]
-    what = "step" if isinstance(one.job, Training) else "token"
-    return (f"The fastest is {one.layout}: {duration(one.seconds)} a {what} (a model), the fullest device holds "
+    return (f"The fastest is {one.layout}: {duration(one.seconds)} a {unit(one)} (a model), the fullest device holds "
             f"{both(one.held)}, {both(one.room)} are left.")
+
+
+def unit(one: Candidate) -> str:
+    """What its time is of."""
+    return "step" if isinstance(one.job, Training) else "token"
 
 
 def loaded(asked: Asked, one: Candidate | Failure) -> Asked:

@@ -118,11 +118,9 @@ def speed(asked: Asked, found: Memory) -> Speed:
                  ("First token after", duration(first.seconds)))
         return Speed(cells, _times(one))
     time = training_step(found.model, found.layout, found.job, machine)
-    cells = (("A step", duration(time.seconds)), ("Tokens/s in all", _rate(time.tokens_per_s)),
-             ("MFU", percent(time.mfu)))
-    if time.days:
-        cells += (("The training", f"{time.days:,.3g} days"),)
-    return Speed(cells, _times(time))
+    whole = (("The training", f"{time.days:,.3g} days"),) if time.days else ()
+    return Speed((("A step", duration(time.seconds)), ("Tokens/s in all", _rate(time.tokens_per_s)),
+                  ("MFU", percent(time.mfu)), *whole), _times(time))
 
 
 def _rate(tokens: float) -> str:

@@ -83,7 +83,7 @@ def marks(asked: Asked, model: PlannedModel) -> list[tuple[str, float]]:
                 (f"prompt: {count(tokens * job.prompt, 'token')}", prompt)]
     held = by_kind(memory.worst(model, replace(asked.layout(), zero=0), job)[1])
     return [(f"training: {count(tokens, 'token')}", sync_point(model, tokens, each)[1]),
-            ("gradients of a rank", float(held["gradients"]))]
+            ("gradients: all of a rank", float(held["gradients"]))]
 
 
 def lines(found: Network) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minitp.trace.file import Trace
-from minitp.trace.simulated import is_simulated
+from minitp.trace.simulated import WORLD, is_simulated
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
@@ -109,7 +109,8 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
     trace, run = steps.trace, steps.trace.run
     cores = run.get("cores")
     return {
-        "id": plain(run.get("id", ""), 40), "title": title(trace), "world": plain(run.get("world", ""), 20),
+        "id": plain(run.get("id", ""), 40), "title": title(trace),
+        "world": WORLD if is_simulated(run) else plain(run.get("world", ""), 20),
         "ranks": steps.ranks, "created": plain(run.get("created", ""), 30),
         "cores": cores if type(cores) is int and 0 <= cores < 2**31 else 0, "crowded": crowded(trace),
         "model": model_of(run),

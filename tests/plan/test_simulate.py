@@ -127,7 +127,7 @@ def test_where_messages_are_free_the_pipeline_takes_what_its_schedule_takes(kind
     assert max(ends) == pytest.approx(max(stage[-1].end for stage in spans), rel=0.02)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(degrees, kinds, st.lists(st.tuples(st.integers(0, 26), st.sampled_from([0.5, 1.5, 4.0])), max_size=2))
 def test_classes_take_the_time_that_all_ranks_one_by_one_take(degrees, kinds, slow):
     layout = Layout(**degrees, **kinds)
@@ -257,3 +257,18 @@ def test_groups_that_lie_evenly_meet_as_the_machine_says(members, power, boxes):
     stride = 2 ** power
     there = meeting_of(MACHINE, [8 * boxes + stride * n for n in range(members)])
     assert there == MACHINE.meeting(members, stride)
+
+
+@pytest.mark.parametrize(("layout", "job", "show", "words"), [
+    (Layout(tp=8, pp=16, dp=128), Training(2048, 8192), "all", "4,096 are the most"),
+    (Layout(tp=8, pp=16, dp=8), Training(256, 8192), "all", "that a trace is written with"),
+    (Layout(), Inference(1, 10, 10**6), "classes", "are the most that are simulated"),
+    (Layout(tp=8, pp=4, dp=1024), Training(1024, 8192), "classes", "has 16,384"),
+    (Layout(cp=2), Training(1, 8192), "classes", "cp > 1 is planned but not simulated"),
+    (Layout(), Inference(1, 10, 0), "classes", "1 new token or more"),
+    (Layout(dp=3), Training(4, 8), "classes", "dealt")])
+def test_what_is_too_much_or_not_simulated_is_refused_at_once(layout, job, show, words):
+    begin, large = time.monotonic(), catalogue.model("llama-3.1-405b")
+    with pytest.raises(ConfigError, match=words):
+        simulated(large, layout, job, catalogue.machine("8xh100-80", devices=16384), show=show)
+    assert time.monotonic() - begin < 5

@@ -55,7 +55,8 @@ def test_every_view_says_that_it_is_a_model(trace):
     show(trace, console=Console(file=stream, width=200, highlight=False))
     assert NOT_MEASURED in stream.getvalue() and "rank 0: device 0 · stage 0" in stream.getvalue()
     made = play(trace)
-    assert made["run"]["notes"][0].startswith(NOT_MEASURED) and made["run"]["title"].endswith(", simulated")
+    assert made["run"]["notes"][0].startswith(NOT_MEASURED) and made["run"]["world"] == "simulated"
+    assert made["run"]["title"].endswith(", simulated")
     assert NOT_MEASURED in to_html(made)
     assert "(simulated: a model, not measured)" in chrome(trace)["traceEvents"][0]["args"]["name"]
     assert title(trace.run).endswith("(simulated)")
@@ -91,6 +92,8 @@ def test_numbers_as_json_and_a_run_replayed(tmp_path, capsys):
                             "--cache", "float32", "--show", "all", "--json", "-o", str(files[0])))
     assert made["devices"] == 3 and sum(one["seconds"] for one in made["shares"]) == pytest.approx(made["seconds"])
     assert check(files[0]) == 0
+    asked("tiny", "--tp", "2", "--seq", "64", "--precision", "float32", "-o", str(files[0]))
+    assert Trace.read(files[0]).run["ranks"] == 1 and check(files[0]) == 0         # one for both, and it says so
     bundled = Path(__file__).parents[2] / "minitp" / "view" / "traces" / "tiny-4-ranks.json.gz"
     assert "for a replay on 4 devices" in asked(str(bundled), "--machine", "8xa100-80", "-o", str(files[1]))
     assert check(files[1]) == 0

@@ -98,7 +98,7 @@ def test_a_value_on_a_condition():
 
 @pytest.mark.parametrize(("key", "text", "what"), [
     ("tp", "0", "whole number of 1 or more"), ("tp", "1.5", "whole number"), ("tp", "-1", "0 or more"),
-    ("tp", "20000", "up to 10,000"), ("dp", "1e30", "whole number"),
+    ("tp", "20000", "up to 1,024"), ("dp", "1e30", "whole number"),
 ])
 def test_degrees_are_whole_numbers(key, text, what):
     inputs = Inputs.parse(f"{key}={text}")

@@ -17,7 +17,7 @@ REQUIRED = ("case_id", "kind", "quantity", "inputs", "published_value", "unit", 
 OPTIONAL = ("source", "model", "note")
 KINDS = ("formula", "known_disagreement", "catalogue", "measured")
 MOST_BYTES = 64 * 2**20
-MOST, MOST_PARTS = 10**15, 10_000
+MOST, MOST_PARTS = 10**15, 1024
 
 _NUMBER = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?)(?:/([0-9]{1,20}))?(.*)", re.DOTALL)
 _WHEN = re.compile(r"(.+?)\s+if\s+([a-z_]+)\s*(>=|<=|>|<|==|=)\s*(\S+)")

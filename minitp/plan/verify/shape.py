@@ -18,7 +18,8 @@ PAPERS = (("narayanan", "sc21"), ("korthikanti", "gpt"), ("shoeybi", "megatron")
           ("brown", "gpt-3"))
 """What a source has in it → how the catalogue's names of that paper's models begin."""
 NAMES = {"8b-llama": "llama-3.1-8b", "70b-llama": "llama-3.1-70b", "405b-llama": "llama-3.1-405b",
-         "zephyr-7b": "mistral-7b", "zephyr-7b-beta": "mistral-7b", "540b-multihead": "palm-540b",
+         "zephyr-7b": "mistral-7b", "zephyr-7b-beta": "mistral-7b", "gpt-2-1.5b": "gpt2-xl",
+         "540b-multihead": "palm-540b",
          "gpt-175b": "gpt-3-175b", "gpt-530b": "mt-nlg-530b", "gpt-1t": "sc21-1008b", "sc21-174.6b": "gpt-3-175b",
          "sc21-1008.0b": "sc21-1008b", "sc21-530b": "sc21-529.6b"}
 """Names of sources that differ from the catalogue's. Zephyr is Mistral's shape, fine-tuned."""
@@ -86,7 +87,9 @@ class Shape:
 
     @property
     def seq(self) -> int:
-        """Tokens of a sequence: the row's, or the longest that the model takes."""
+        """Tokens of a sequence: the row's, or as many positions as the model has learned: what it trained on."""
+        if "seq" not in self.case.inputs and self.base is not None and not self.base.config.learned_positions:
+            raise CaseError("the input seq is missing: a model with rotary positions takes any")
         return self._need("seq", "positions")
 
     @property

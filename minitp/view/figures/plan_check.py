@@ -1,4 +1,6 @@
 """Predicted against measured: a mark for each kind of collective. On the diagonal both agree."""
+from math import log10
+
 import plotly.graph_objects as go
 
 from minitp.plan.check import GOAL
@@ -32,9 +34,10 @@ def check_figure(points: list[Point], *, ink: str = INK["light"]) -> go.Figure:
                            marker={"symbol": _SYMBOLS[at % len(_SYMBOLS)], "size": 11, "color": ink,
                                    "line": {"width": 1, "color": GREY}})
     laid_out(figure, 380, legend=2)
-    ticks = [10.0**power for power in range(-9, 6) if low <= 10.0**power <= high]
-    words = [duration(tick) for tick in ticks]
-    figure.update_xaxes(type="log", title={"text": "measured", "font": {"color": MEASURED}}, tickvals=ticks,
-                        ticktext=words, tickangle=0)
-    figure.update_yaxes(type="log", title={"text": "model", "font": {"color": ink}}, tickvals=ticks, ticktext=words)
+    steps = (1,) if high > 1e4 * low else (1, 3)
+    ticks = [step * 10.0**power for power in range(-9, 6) for step in steps if low <= step * 10.0**power <= high]
+    axis = {"type": "log", "tickvals": ticks, "ticktext": [duration(tick) for tick in ticks], "tickangle": 0,
+            "range": [log10(low), log10(high)]}
+    figure.update_xaxes(title={"text": "measured", "font": {"color": MEASURED}}, **axis)
+    figure.update_yaxes(title={"text": "model", "font": {"color": ink}}, **axis)
     return figure

@@ -1,7 +1,12 @@
 """Latency against bytes, and what the syncs of one token cost on each link. All of it a model, but the hollow marks."""
+from collections.abc import Callable
+from typing import Any
+
 import plotly.graph_objects as go
 
+from minitp.plan.sync_cost import SyncRow
 from minitp.plan.units import both, duration
+from minitp.trace.wording import duration as short
 from minitp.view.colors import GREY, INK
 from minitp.view.figures.style import laid_out
 from minitp.view.lab_cost import binary
@@ -30,7 +35,8 @@ def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
                            hovertext=[f"{both(size)}: {duration(time)} (measured)" for size, time in one.measured],
                            marker={"symbol": "diamond-open", "size": 8, "color": MEASURED, "line": {"width": 2}})
     for at, mark in enumerate(one.marks):
-        figure.add_scatter(x=[mark.payload], y=[mark.seconds], name=mark.name, mode="markers", hoverinfo="text",
+        figure.add_scatter(x=[mark.payload], y=[mark.seconds], name=mark.name.partition(":")[0],
+                           mode="markers", hoverinfo="text",
                            hovertext=f"{mark.name}<br>{both(mark.payload)}: {duration(mark.seconds)} by "
                                      f"{named(mark.algorithm)} (model)<br>bound by {mark.bound}",
                            marker={"symbol": _MARKS[at % len(_MARKS)], "size": 15, "color": ink,
@@ -38,40 +44,40 @@ def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
     if one.half is not None:
         figure.add_vline(x=one.half, line={"color": GREY, "width": 1.5, "dash": "dot"},
                          annotation={"text": "n½", "yanchor": "bottom", "font": {"color": ink}})
-    laid_out(figure, 380, legend=3)
-    ticks = one.sizes[::5]
-    figure.update_xaxes(type="log", title="payload", tickangle=0, tickvals=list(ticks),
+    laid_out(figure, 380, legend=4)
+    ticks = one.sizes[2::8]
+    figure.update_xaxes(type="log", tickangle=0, tickvals=list(ticks),
                         ticktext=[binary(size) for size in ticks], fixedrange=True)
-    _times(figure, [*one.seconds, *(seconds for _, seconds in one.measured)])
+    _times(figure.update_yaxes, [*one.seconds, *(seconds for _, seconds in one.measured)], "time by payload")
     return figure
 
 
-def _times(figure: go.Figure, seconds: list[float], axis: str = "y") -> None:
-    """Decades of time as words on an axis."""
-    decades = [10.0**power for power in range(-7, 8)]
-    near = [tick for tick in decades if min(seconds) / 10 <= tick <= max(seconds) * 10]
-    update = figure.update_yaxes if axis == "y" else figure.update_xaxes
-    update(type="log", title="time", tickvals=near, ticktext=[duration(tick) for tick in near])
+def _times(update: Callable[..., Any], seconds: list[float], title: str = "", most: int = 12) -> None:
+    """Decades of time as words on an axis, at most so many of them."""
+    decades = [10.0**power for power in range(-9, 10)]
+    near = [tick for tick in decades if min(seconds) / 1.5 <= tick <= max(seconds) * 1.5]
+    near = near[::-(-len(near) // most)]
+    update(type="log", title=title, tickvals=near, ticktext=[short(1e9 * tick) for tick in near])
 
 
 def links_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
     """All syncs of one pass on each link: a mark for each number of ranks, the quicker algorithm; on one scale."""
-    figure, best = go.Figure(), {}
+    figure, best = go.Figure(), dict[tuple[int, str], SyncRow]()
     for row in found.links:
         key = row.ranks, row.link
         if key not in best or row.token_s < best[key].token_s:
             best[key] = row
     for at, ranks in enumerate(dict.fromkeys(row.ranks for row in found.links)):
         rows = [row for (of, _), row in best.items() if of == ranks]
-        figure.add_scatter(x=[row.token_s for row in rows], y=[row.link for row in rows], name=f"{ranks} ranks",
-                           mode="markers", hoverinfo="text",
+        figure.add_scatter(x=[row.token_s for row in rows], y=[row.link.replace(", ", ",<br>") for row in rows],
+                           name=f"{ranks} ranks", mode="markers", hoverinfo="text",
                            hovertext=[f"{row.link}, {ranks} ranks<br>{duration(row.token_s)} by {row.algorithm} "
                                       f"(model)<br>{duration(row.once_s)} a sync" for row in rows],
                            marker={"symbol": _SYMBOLS[at % len(_SYMBOLS)], "size": 11, "color": ink,
                                    "opacity": 0.35 + 0.65 * (at + 1) / len(_SYMBOLS),
                                    "line": {"width": 1, "color": GREY}})
-    laid_out(figure, 60 + 34 * len(dict.fromkeys(row.link for row in found.links)))
+    laid_out(figure, 40 + 38 * len(dict.fromkeys(row.link for row in found.links)))
     figure.update_yaxes(autorange="reversed")
-    _times(figure, [row.token_s for row in found.links], "x")
-    figure.update_xaxes(title="all syncs of one pass (model)", tickangle=0)
+    _times(figure.update_xaxes, [row.token_s for row in found.links], most=3)
+    figure.update_xaxes(tickangle=0)
     return figure

@@ -4,6 +4,7 @@ from minitp.plan.published.calculators import kipply_bytes, kipply_messages
 from minitp.plan.published.layer_times import Layer, milliseconds
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.hardware import bandwidth, device, peak
+from minitp.plan.verify.known import AXES
 from minitp.plan.verify.quantities.activations import recomputation
 from minitp.plan.verify.quantities.parameters import width
 from minitp.plan.verify.quantities.star import buffer, layers, nodes
@@ -20,8 +21,9 @@ def ms_per_token(case: Case) -> Planned:
         return _of_nodes(case)
     inputs, shape = case.inputs, Shape(case)
     weights = 12 * shape.layers * shape.hidden**2 if inputs.has("layers", "hidden") else shape.parameters
-    seconds = weights * width(case) / (devices(case) * bandwidth(case))
-    if "alpha_us" in inputs and devices(case) > 1:
+    cards = devices(case) if any(key in inputs for key in (*AXES, "gpus", "ranks")) else 1
+    seconds = weights * width(case) / (cards * bandwidth(case))
+    if "alpha_us" in inputs and cards > 1:
         seconds += kipply_messages(shape.layers, 1e-6 * inputs.number("alpha_us"))
     return Planned(seconds, "P·bytes/(n·BW): a lower bound", 0.3)
 

@@ -3,6 +3,7 @@ from minitp.plan import memory
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout, Place
 from minitp.plan.published.calculators import pope_divisor
+from minitp.plan.verify import hardware
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.registry import Planned, quantity
 from minitp.plan.verify.shape import Shape
@@ -35,7 +36,6 @@ def max_context_tokens(case: Case) -> Planned:
     """Pope et al.: a share of every chip's memory for the cache, which a layout spreads over more or fewer of them."""
     inputs = case.inputs
     variant, chips = inputs.text("variant") or variant_named(case), inputs.whole("gpus")
-    memory_each = 2.0**30 * inputs.positive("hbm_gib") if "hbm_gib" in inputs else 1e9 * inputs.positive("gpu_gb")
     config, layers = Shape(case).planned.config, Shape(case).layers
     name, _, size = variant.partition("_dh")
     kv_heads = config.heads if name == "multihead" else 1
@@ -46,7 +46,7 @@ def max_context_tokens(case: Case) -> Planned:
         raise CaseError(f"the variant {variant!r} isn't known; there are multihead_dh128, multiquery_headshard and "
                         "multiquery_batchshard") from None
     token = 2 * layers * kv_heads * head * inputs.positive("bytes", default=2)
-    room = inputs.positive("kv_share", default=0.3) * memory_each * spread
+    room = inputs.positive("kv_share", default=0.3) * hardware.memory(case) * spread
     return Planned(room / (token * inputs.whole("batch")), f"share · memory · {spread}/({FORMULA} · batch)", 0.02)
 
 

@@ -6,6 +6,7 @@ from minitp.plan.links import Link
 from minitp.plan.published import mpich
 from minitp.plan.published.nccl_fits import Fit, fit
 from minitp.plan.verify.case import Case, CaseError
+from minitp.plan.verify.known import nodes
 from minitp.plan.verify.registry import Planned, quantity
 
 OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
@@ -57,7 +58,7 @@ def allreduce_time(case: Case) -> Planned:
 def allreduce_latency_us(case: Case) -> Planned:
     """NCCL's own model of an all-reduce of no bytes, with its constants where the row gives none."""
     inputs = case.inputs
-    ranks, machines = inputs.whole("ranks", "gpus"), inputs.whole("nodes", default=1)
+    ranks, machines = inputs.whole("ranks", "gpus"), nodes(case)
     if ranks % machines:
         raise CaseError(f"{ranks} ranks can't be spread evenly over {machines} nodes")
     kind, protocol = inputs.text("algo", "ring").lower(), protocol_of(case)
@@ -87,11 +88,11 @@ def protocol_of(case: Case) -> str:
 def pair(case: Case, ranks: int) -> Fit:
     """α and bandwidth: the row's, or what is fitted to the machine's table."""
     inputs = case.inputs
-    if "beta_GBps" in inputs:
-        return Fit(1e-6 * inputs.number("alpha_us", default=0), 1e9 * inputs.positive("beta_GBps"), False,
-                   case.source)
-    known = fit(case.model, inputs.whole("nodes", default=1), ranks)
-    return replace(known, latency_s=1e-6 * inputs.number("alpha_us", default=1e6 * known.latency_s))
+    if inputs.has("beta_GBps", "alpha_us"):
+        return Fit(1e-6 * inputs.number("alpha_us"), 1e9 * inputs.positive("beta_GBps"), False, case.source)
+    known = fit(case.model, nodes(case), ranks)
+    known = replace(known, latency_s=1e-6 * inputs.number("alpha_us", default=1e6 * known.latency_s))
+    return replace(known, bytes_per_s=1e9 * inputs.positive("beta_GBps", default=1e-9 * known.bytes_per_s))
 
 
 @quantity("seconds", "time_us", "collective_time_us")
@@ -101,7 +102,7 @@ def time_us(case: Case) -> Planned:
     ranks, size = inputs.whole("ranks", "gpus"), inputs.number("bytes")
     known = pair(case, ranks)
     if known.per_card:
-        machines = inputs.whole("nodes")
+        machines = nodes(case)
         moved = busbw.seconds_at(op(case), machines, size / (ranks / machines), known.bytes_per_s)
         return Planned(known.latency_s + moved, "α + 2(k − 1)/k·(S/g)/B of a network card", 0.4)
     return Planned(known.latency_s + busbw.seconds_at(op(case), ranks, size, known.bytes_per_s),
@@ -125,7 +126,7 @@ def bus_bandwidth(case: Case) -> Planned:
 def time_ms(case: Case) -> Planned:
     """An all-reduce over machines with a network card for each GPU, by bandwidth: levels in turn, or all at once."""
     inputs = case.inputs
-    each, machines = inputs.whole("gpus_per_machine"), inputs.whole("machines", "nodes")
+    each, machines = inputs.whole("gpus_per_machine", default=8), inputs.whole("machines", default=nodes(case))
     size, card = inputs.number("bytes"), inputs.positive("nic")
     if case.says("naive"):
         return Planned(size / card, "n/B of one card", 0.01)

@@ -16,6 +16,7 @@ GROWN = {"megatron-2020": {1: "megatron-2020-1b", 2: "megatron-2020-2b", 4: "meg
 """The models that grew with tp: as many parameters to a GPU, about."""
 ALONE, TOGETHER = 8, 512
 """Sequences of a step: of one model parallel group, and with data parallelism (Shoeybi et al. 2019, section 5.1)."""
+MOST = 64
 MACHINES = {"v100-32": "dgx-2h", "a100-80": "8xa100-80"}
 
 
@@ -42,6 +43,8 @@ def degrees(case: Case) -> Layout:
     inputs = case.inputs
     dp = replicas(case) if "dp" in inputs else 1
     tp = inputs.whole("tp", default=max(inputs.whole("gpus", default=1) // dp, 1))
+    if tp > MOST:
+        raise CaseError(f"tp is {tp:,}; scaling is planned up to {MOST}, inside a few machines")
     return Layout(tp=tp, dp=dp)
 
 

@@ -9,8 +9,9 @@ BUFFERS = {"f32": "float32", "fp32": "float32", "f16": "fp16"}
 
 
 def buffer(case: Case) -> str:
-    """Number type of what is sent; q80 if nothing is said."""
-    text = case.inputs.text("buffer", "q80").lower()
+    """Number type of what is sent: given, or in the row's name; else q80."""
+    named = next((name for name in ("f32", "q80") if case.says(name)), "q80")
+    text = case.inputs.text("buffer", named).lower()
     return BUFFERS.get(text, text)
 
 

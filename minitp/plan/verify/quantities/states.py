@@ -4,6 +4,7 @@ from minitp.plan.published.calculators import megatron_bytes
 from minitp.plan.rows import total
 from minitp.plan.states import bare
 from minitp.plan.verify.case import Case, CaseError
+from minitp.plan.verify.hardware import memory
 from minitp.plan.verify.registry import Planned, quantity
 from minitp.plan.verify.shape import Shape
 
@@ -15,9 +16,11 @@ LARGE = 10**13
 def precision(case: Case) -> Precision:
     """Bytes of weights, gradients and optimizer, 2 + 2 + 12 unless the row says otherwise."""
     inputs = case.inputs
+    weights, gradients = inputs.number("bytes_w", default=2), inputs.number("bytes_g", default=2)
     optimizer = inputs.number("bytes_opt", "K", default=12)
-    return Precision(inputs.number("bytes_w", default=2), inputs.number("bytes_g", default=2), optimizer / 3,
-                     2 * optimizer / 3)
+    if any(each and not 2**-6 <= each <= 2**10 for each in (weights, gradients, optimizer)):
+        raise CaseError(f"bytes per parameter are 0, or 1/64 to 1,024; got {weights:g}, {gradients:g}, {optimizer:g}")
+    return Precision(weights, gradients, optimizer / 3, 2 * optimizer / 3)
 
 
 def replicas(case: Case, default: int | None = None) -> int:
@@ -75,6 +78,5 @@ def bytes_per_param(case: Case) -> Planned:
 @quantity("count", "max_params_billions", "max_params_billions_measured", "max_params")
 def max_params_billions(case: Case) -> Planned:
     """By states alone: a bound, which runs come within 62 to 82 % of."""
-    memory = 1e9 * case.inputs.positive("gpu_mem_gb", "gpu_gb")
     parts = case.inputs.degree("tp") * case.inputs.degree("pp")
-    return Planned(memory * parts / bytes_a_parameter(case), f"M·t/({FORMULAS[stage(case)]})", 0.03)
+    return Planned(memory(case) * parts / bytes_a_parameter(case), f"M·t/({FORMULAS[stage(case)]})", 0.03)

@@ -5,12 +5,14 @@ from minitp.plan import flops
 from minitp.plan.job import Recompute, Training
 from minitp.plan.published.runs import reached, segments
 from minitp.plan.verify.case import Case, CaseError
-from minitp.plan.verify.hardware import peak
+from minitp.plan.verify.hardware import memory, peak
+from minitp.plan.verify.known import known_run, sequences, tokens_of_sequence
 from minitp.plan.verify.quantities.activations import recomputation
 from minitp.plan.verify.quantities.parameters import width
 from minitp.plan.verify.quantities.states import ranks_per_replica, replicas
 from minitp.plan.verify.registry import Planned, quantity
 from minitp.plan.verify.shape import Shape
+from minitp.trace.wording import plain
 
 RECOMPUTED = ("narayanan", "megatron", "mt-nlg", "smith", "opt-", "bloom", "neox")
 """Of these models and papers it is known that whole layers were computed again."""
@@ -29,8 +31,13 @@ def recompute(case: Case) -> Recompute:
 
 def step_flops(case: Case, scheme: Recompute) -> float:
     """Operations of `batch` sequences: the papers' closed forms for a GPT, counted from the matrices for others."""
-    shape, batch = Shape(case), case.inputs.whole("batch", default=1)
-    seq, config = shape.seq, shape.planned.config
+    return batch_flops(case, scheme, sequences(case, replicas(case)))
+
+
+def batch_flops(case: Case, scheme: Recompute, batch: int) -> float:
+    """The same, of so many sequences."""
+    shape, seq = Shape(case), tokens_of_sequence(case)
+    config = shape.planned.config
     if config.gated or config.kv_heads != config.heads or config.ffn != 4 * config.hidden:
         return flops.step(shape.planned, Training(batch=batch, seq=seq, recompute=scheme)).hardware
     closed = {"none": flops.gpt_model, "selective": flops.gpt_selective, "full": flops.gpt_full}[scheme]
@@ -42,20 +49,30 @@ def total_flops(case: Case) -> tuple[float, str]:
     inputs = case.inputs
     if "flops" in inputs:
         return inputs.positive("flops"), "F"
-    tokens, scheme = inputs.positive("tokens"), recompute(case)
+    tokens, scheme = trained_on(case), recompute(case)
     if "params" in inputs or Shape(case).named is None:
         return (flops.training_flops(Shape(case).parameters, tokens, "full" if scheme == "full" else "none"),
                 "8PT" if scheme == "full" else "6PT")
-    shape = Shape(case)
-    return step_flops(case, scheme) / inputs.whole("batch", default=1) / shape.seq * tokens, (
+    return batch_flops(case, scheme, 1) / tokens_of_sequence(case) * tokens, (
         f"F with {scheme} recomputation (Narayanan et al. 2021, equation 3)")
+
+
+def trained_on(case: Case) -> float:
+    """Tokens of the training: as given, else what is known of the model's."""
+    inputs = case.inputs
+    if "tokens" in inputs:
+        return inputs.positive("tokens")
+    known = reached(case.model).tokens or getattr(known_run(case), "training", Training()).tokens
+    if not known:
+        raise CaseError(f"the input tokens is missing, and how many {plain(case.model, 40)!r} saw isn't known")
+    return known
 
 
 @quantity("flop", "training_flops")
 def training_flops(case: Case) -> Planned:
     """6PT, or 8PT where layers are computed again: the short forms."""
     scheme: Recompute = "full" if recompute(case) == "full" else "none"
-    value = flops.training_flops(Shape(case).parameters, case.inputs.positive("tokens"), scheme)
+    value = flops.training_flops(Shape(case).parameters, trained_on(case), scheme)
     return Planned(value, "8PT" if scheme == "full" else "6PT", 0.03)
 
 
@@ -65,7 +82,7 @@ def training_days(case: Case) -> Planned:
     inputs = case.inputs
     gpus = inputs.whole("gpus")
     if "tok_s_gpu" in inputs:
-        return Planned(inputs.positive("tokens") / inputs.positive("tok_s_gpu") / gpus, "T/(rate·n)", 0.02)
+        return Planned(trained_on(case) / inputs.positive("tok_s_gpu") / gpus, "T/(rate·n)", 0.02)
     operations, formula = total_flops(case)
     if "tflops_gpu" in inputs:
         return Planned(86400 * flops.training_days(operations, gpus, 1e12 * inputs.positive("tflops_gpu")),
@@ -79,13 +96,13 @@ def gpu_hours(case: Case) -> Planned:
     """By tokens a second, by FLOP/s reached, or by 6PT at a share of the peak."""
     inputs = case.inputs
     if "tok_s_gpu" in inputs:
-        return Planned(inputs.positive("tokens") / inputs.positive("tok_s_gpu") / 3600, "T/rate", 0.02)
+        return Planned(trained_on(case) / inputs.positive("tok_s_gpu") / 3600, "T/rate", 0.02)
     if "tflops_gpu" in inputs:
         operations, formula = total_flops(case)
         return Planned(flops.device_hours(operations, 1e12 * inputs.positive("tflops_gpu")), f"{formula}/X", 0.02)
     share, why = utilization_of_run(case)
     shape = Shape(case)
-    operations = flops.training_flops(shape.parameters, inputs.positive("tokens", default=reached(case.model).tokens))
+    operations = flops.training_flops(shape.parameters, trained_on(case))
     return Planned(flops.device_hours(operations, share * peak(case)), f"6PT/(peak·{why})", 0.15)
 
 
@@ -112,11 +129,7 @@ def chip_hours(case: Case) -> Planned:
 @quantity("count", "tokens_per_batch")
 def tokens_per_batch(case: Case) -> Planned:
     """Tokens of a step over all replicas."""
-    inputs = case.inputs
-    sequences = (inputs.whole("batch") if "batch" in inputs else replicas(case) * (
-        inputs.whole("batch_per_dp") if "batch_per_dp" in inputs
-        else inputs.whole("micro_batch", default=1) * inputs.whole("micro_batches")))
-    return Planned(sequences * Shape(case).seq, "dp · sequences of a replica · s", 0.001)
+    return Planned(sequences(case, replicas(case)) * tokens_of_sequence(case), "dp · sequences of a replica · s", 0.001)
 
 
 @quantity("count", "gpus")
@@ -138,6 +151,6 @@ def gpus_for_inference(case: Case) -> Planned:
     inputs = case.inputs
     box = inputs.whole("gpus_per_machine", default=8)
     weights = Shape(case).parameters * width(case)
-    cards = ceil(weights / (1e9 * inputs.positive("gpu_gb", "gpu_mem_gb")))
+    cards = ceil(weights / memory(case))
     count = min(1 << (cards - 1).bit_length(), box) if cards <= box else ceil(cards / box) * box
     return Planned(count, f"{cards} by bytes; powers of two in a machine of {box}, then whole machines", 1e-6)

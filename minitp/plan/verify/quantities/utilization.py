@@ -3,11 +3,15 @@ from minitp.plan import flops
 from minitp.plan.job import Recompute
 from minitp.plan.verify.case import Case, CaseError, number
 from minitp.plan.verify.hardware import peak
+from minitp.plan.verify.known import AXES, known_run
 from minitp.plan.verify.quantities.activations import recomputation
 from minitp.plan.verify.quantities.states import ranks_per_replica
 from minitp.plan.verify.quantities.training import recompute, step_flops
 from minitp.plan.verify.registry import Planned, quantity
 from minitp.plan.verify.shape import Shape
+
+TIMES = ("iter_s", "iter_ms", "t_new", "t_full", "latency_s", "tokens_s", "tokens_per_second")
+"""Inputs that say how fast a step was."""
 
 
 def step_seconds(case: Case, scheme: Recompute = "selective") -> float:
@@ -30,7 +34,21 @@ def devices(case: Case) -> int:
     inputs = case.inputs
     if "gpus" in inputs or "ranks" in inputs:
         return inputs.whole("gpus", "ranks")
-    return ranks_per_replica(case) * inputs.whole("dp", default=1)
+    if any(axis in inputs for axis in AXES):
+        return ranks_per_replica(case) * inputs.whole("dp", default=1)
+    if (run := known_run(case)) and run.layout:
+        return run.layout.devices
+    raise CaseError("how many GPUs? gpus is missing, and so are the degrees of a layout")
+
+
+def reached(case: Case) -> float | None:
+    """FLOP/s of a GPU: as given, or as published of the known run where the row has no time either."""
+    inputs = case.inputs
+    if "tflops_gpu" in inputs:
+        return 1e12 * inputs.positive("tflops_gpu")
+    timed = any(key in inputs for key in TIMES) or inputs.text("tp", "1").count(".")
+    run = None if timed else known_run(case)
+    return 1e12 * run.published["tflops"] if run and "tflops" in run.published else None
 
 
 @quantity("flop/s", "tflops_per_gpu")
@@ -43,8 +61,8 @@ def tflops_per_gpu(case: Case) -> Planned:
 
 @quantity("flop/s", "aggregate_pflops")
 def aggregate_pflops(case: Case) -> Planned:
-    if "tflops_gpu" in case.inputs:
-        return Planned(devices(case) * 1e12 * case.inputs.positive("tflops_gpu"), "n·X", 0.006)
+    if rate := reached(case):
+        return Planned(devices(case) * rate, "n·X", 0.006)
     scheme = recompute(case)
     return Planned(step_flops(case, scheme) / step_seconds(case, scheme), "F/t", 0.01)
 
@@ -53,8 +71,8 @@ def aggregate_pflops(case: Case) -> Planned:
 def utilization(case: Case) -> Planned:
     """Of the peak: by FLOP/s reached, by a pass of an inference, by tokens a second, or by the time of a step."""
     inputs = case.inputs
-    if "tflops_gpu" in inputs:
-        return Planned(1e12 * inputs.positive("tflops_gpu") / peak(case), "X/peak", 0.015)
+    if rate := reached(case):
+        return Planned(rate / peak(case), "X/peak", 0.015)
     if "phase" in inputs or "latency_s" in inputs:
         return _of_inference(case)
     if "tokens_s" in inputs or "tokens_per_second" in inputs:

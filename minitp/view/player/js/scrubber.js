@@ -111,7 +111,8 @@ function placeWindow(mark, whole, part) {
 function axisTitle(model, pass, isLong, from, to) {
   const numbers = `${from - pass.first + 1}–${to - pass.first + 1}`;
   const part = isLong ? ` · above: the whole pass, below: sync points ${numbers}` : "";
-  return `Measured time of this pass, ${duration(passNs(model, pass.index))} in all${part}. Drag to scrub.`;
+  const clock = model.run.world === "simulated" ? "Simulated time (a model, not measured)" : "Measured time";
+  return `${clock} of this pass, ${duration(passNs(model, pass.index))} in all${part}. Drag to scrub.`;
 }
 
 function sayWhere(slider, model, pass, state) {
