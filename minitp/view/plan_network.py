@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from minitp.plan import memory
-from minitp.plan.curve import SIZES, Curve, curve, sync_point, syncs
+from minitp.plan.curve import SIZES, Curve, curve, sync_point, sync_points
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -59,7 +59,7 @@ def network(asked: Asked) -> Network:
     model, machine = asked.planned(), asked.described()
     group = group_of(asked, machine)
     machine = machine if machine.devices >= group.members * group.stride else machine.with_devices(group.members)
-    payload, each = sync_point(model, *_batch(asked))[1], syncs(model)
+    payload, each = sync_point(model, *_batch(asked))[1], sync_points(model)
     ranks = sorted({*RANKS, group.members} if group.members <= 64 else set(RANKS))
     return Network(machine, group, curve(machine, asked.op, group.members, stride=group.stride, sizes=SIZES,
                                          marks=marks(asked, model)), payload, each, on_links(payload, each, ranks))

@@ -126,43 +126,53 @@ TOKENS_A_PARAMETER = 20
 SEQ, MOST = 2048, 4096
 
 
+class Carried(NamedTuple):
+    """A model on one machine: the best layouts to run and to train it, tokens of its training and their days."""
+    model: PlannedModel
+    ran: search.Found
+    tuned: search.Found
+    tokens: float
+    days: float
+
+    def row(self, dtype: str) -> tuple[str, ...]:
+        return (self.model.name, units.count(self.model.parameters), gb(weights_of(self.model, dtype)),
+                _token_cell(self.ran), _step_cell(self.tuned), units.count(self.tokens),
+                units.duration(self.days * flops.DAY))
+
+
+def _carried(model: PlannedModel, machine: Machine, dtype: str, what: WhatIf) -> Carried:
+    tokens = what.tokens or published_tokens(model)[0] or TOKENS_A_PARAMETER * model.active_parameters
+    return Carried(
+        model, search.search(model, machine, Inference(prompt=SEQ // 2, new=SEQ // 2, weights=dtype)),
+        search.search(model, machine, Training(batch=machine.devices, seq=what.seq or SEQ),
+                      search.Limits(pp=1, zero=3, recompute="full", micro_batch=1)), tokens,
+        flops.training_days(flops.training_flops(model.active_parameters, tokens), machine.devices,
+                            machine.device.peak("bf16") * machine.device.flops_reached))
+
+
 def one_machine(what: WhatIf) -> Answer:
     """C08."""
-    machine = what.the_machine(MACHINE)
+    machine, dtype = what.the_machine(MACHINE), what.weights or "bf16"
     models = [what.the_model(NEWEST)] if what.model else [catalogue.model(name) for name in FITTED]
-    dtype = what.weights or "bf16"
-    rows, numbers = [], dict[str, float]()
-    fitting: dict[str, list[PlannedModel]] = {"run": [], "tune": []}
-    for model in models:
-        ran = search.search(model, machine, Inference(prompt=SEQ // 2, new=SEQ // 2, weights=dtype))
-        tuned = search.search(model, machine, Training(batch=machine.devices, seq=what.seq or SEQ),
-                              search.Limits(pp=1, zero=3, recompute="full", micro_batch=1))
-        tokens = what.tokens or published_tokens(model)[0] or TOKENS_A_PARAMETER * model.active_parameters
-        days = flops.training_days(flops.training_flops(model.active_parameters, tokens), machine.devices,
-                                   machine.device.peak("bf16") * machine.device.flops_reached)
-        rows.append((model.name, units.count(model.parameters), gb(weights_of(model, dtype)),
-                     _token_cell(ran), _step_cell(tuned), units.count(tokens), units.duration(days * flops.DAY)))
-        numbers |= {f"{model.name} runs": float(bool(ran.best)), f"{model.name} trains": float(bool(tuned.best)),
-                    f"{model.name} days": days}
-        if ran.best:
-            fitting["run"].append(model)
-        if tuned.best:
-            fitting["tune"].append(model)
+    carried = [_carried(model, machine, dtype, what) for model in models]
+    numbers = {f"{one.model.name} {name}": float(value) for one in carried for name, value in (
+        ("runs", bool(one.ran.best)), ("trains", bool(one.tuned.best)), ("days", one.days))}
+    trained = [one.model for one in carried if one.tuned.best]
     total, real = machine.devices * machine.device.memory, machine.devices * machine.device.memory_real
     numbers |= {"bytes": float(total), "bytes real": float(real)}
     return Answer(
-        f"To run in {dtype}: {_largest(fitting['run'])}. To train or fine-tune every weight: "
-        f"{_largest(fitting['tune'])}{_how_long(fitting['tune'], numbers)}.",
+        f"To run in {dtype}: {_largest([one.model for one in carried if one.ran.best])}. To train or fine-tune every "
+        f"weight: {_largest(trained)}{_how_long(trained, numbers)}.",
         (f"The machine has {box(machine)}: {units.both(total)} by name, {units.both(real)} as the cards report. "
          f"Running needs the weights and a cache. Full fine-tuning needs the same {MIXED.states:g} bytes a parameter "
          "as training does, and differs in its number of tokens only; that is why one machine fine-tunes what it "
          "could never train. Adapters (LoRA) that leave the weights frozen need little more than running does; they "
          "aren't planned here.",
          "Days are those of the whole training on this one machine, whether or not it fits: operations by the share of "
-         "the peak that such cards reach. They are what rules the machine out, not its bytes."),
+         "the peak that such cards reach. Where the bytes fit, it is they that rule the machine out."),
         (Table(f"What {box(machine)} carries", (
             "model", "parameters", f"{dtype}, GB (GiB)", "to run: a token (model)", "to train: fullest card, GB (GiB)",
-            "tokens", "time (model)"), tuple(rows), (1, 2, 5, 6)),),
+            "tokens", "time (model)"), tuple(one.row(dtype) for one in carried), (1, 2, 5, 6)),),
         (f"Fits: fullest card ≤ {units.percent(1 - Capacity.of(machine.device).reserve)} of "
          f"{units.both(machine.device.memory_real)}. Running: a sequence of {SEQ:,} tokens. Training: "
          f"{some(machine.devices, 'sequence')} of {what.seq or SEQ:,} tokens, micro-batch 1, everything computed "
