@@ -15,7 +15,7 @@ from minitp.plan.job import MIXED
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import Answer, WhatIf, named
 from minitp.plan.questions.states import _stalls
-from minitp.plan.traffic import step as moved
+from minitp.plan.speed.traffic import step as moved
 
 CLAIMS = {"C02": "sync-points", "C05": "what-moves", "C06": "embedding-or-time", "C09": "precision",
           "C10": "ten-to-twenty", "C13": "parameters-times-batch", "C14": "inside-a-machine", "C16": "precision",
