@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from minitp.plan import memory
-from minitp.plan.curve import SIZES, Curve, curve, sync_point, syncs
+from minitp.plan.curve import SIZES, Curve, curve, sync_point, sync_points
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -38,6 +38,7 @@ class Network:
     curve: Curve
     token: float
     syncs: int
+    layers: int
     links: list[SyncRow]
 
 
@@ -59,10 +60,11 @@ def network(asked: Asked) -> Network:
     model, machine = asked.planned(), asked.described()
     group = group_of(asked, machine)
     machine = machine if machine.devices >= group.members * group.stride else machine.with_devices(group.members)
-    payload, each = sync_point(model, *_batch(asked))[1], syncs(model)
+    payload, each = sync_point(model, *_batch(asked))[1], sync_points(model)
     ranks = sorted({*RANKS, group.members} if group.members <= 64 else set(RANKS))
     return Network(machine, group, curve(machine, asked.op, group.members, stride=group.stride, sizes=SIZES,
-                                         marks=marks(asked, model)), payload, each, on_links(payload, each, ranks))
+                                         marks=marks(asked, model)), payload, each, model.config.layers,
+                   on_links(payload, each, ranks))
 
 
 def _batch(asked: Asked) -> tuple[int, float]:
@@ -134,5 +136,5 @@ def link_rows(found: Network) -> list[dict[str, Any]]:
 def links_line(found: Network, training: bool) -> str:
     """The sentence above the links."""
     what = "A forward pass of a micro-batch" if training else "Each token"
-    return (f"{what} waits for {found.syncs:,} syncs, one after the other: 2 for each layer and 2 at the ends, of "
-            f"{both(found.token)} each.")
+    return (f"{what} waits for {found.syncs:,} syncs, one after the other: "
+            f"{(found.syncs - 2) // found.layers} for each layer and 2 at the ends, of {both(found.token)} each.")
