@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 
 import minitp
 from minitp.cli import app
+from minitp.cli_plan import plan_app
 from minitp.commands.compare import CompareOptions
 from minitp.config import TINY, ModelConfig
 from minitp.placement import Placement
+from minitp.plan.questions import QUESTIONS
 from minitp.trace.predict import GenerationPlan, Steps, TrainingPlan, predict
 from minitp.trace.predict_training import step_form, sync_points
 from minitp.trace.wording import size
@@ -72,8 +74,22 @@ def test_the_training_run_is_the_closed_form_s():
     assert sync_points(placement, recompute="full") == len(events) + 2 * TINY.layers == 14 + 4
 
 
+def test_what_it_says_of_the_planner_is_what_it_prints():
+    section = README.split("## Machines you don't have")[1].split("\n## ")[0]
+    shown = section.split("```")[1].strip().splitlines()
+    printed = CliRunner(env={"COLUMNS": "120"}).invoke(app, shown[0].split()[2:]).output
+    for line in shown[1:]:
+        assert line.strip(" …") in printed, line
+    verbs = {verb for cell in re.findall(r"^\| (`.*`) \|", section, re.M) for verb in re.findall(r"`(\w+)`", cell)}
+    assert verbs == {command.name or command.callback.__name__ for command in plan_app.registered_commands
+                     } - {"layouts", "catalogue"}
+    assert f"{len(QUESTIONS)} questions" in section
+    assert all(name in {question.name for question in QUESTIONS} for name in re.findall(r"`([a-z-]+)`[:,  ]",
+               section.split("questions that people ask")[1].split("|")[0]))
+
+
 def test_the_options_of_the_training_section_exist():
-    section = README[README.index("## Training"):README.index("## Read on")]
+    section = README[README.index("## Training"):README.index("## Machines")]
 
     def help_of(verb: str) -> str:
         return CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).stdout

@@ -217,6 +217,8 @@ def test_no_big_number_is_typed_in():
     ("gpt-3", {"machine": "8xh100"}, "doesn't depend on machine; what can be changed in it: model, devices, tokens"),
     ("biggest-llama", {"model": "llama-9"}, "llama"), ("biggest-llama", {"machine": "8xz9"}, "8xz9"),
     ("biggest-llama", {"weights": "bf15"}, "bf15"), ("terabyte-gpu", {"memory": 0}, "0"),
+    ("biggest-llama", {"memory": 1}, "nothing left beside the reserve"), ("zero", {"devices": 1}, "2 or more"),
+    ("switch", {"devices": 1}, "2 or more"), ("precision", {"machine": "laptop"}, "no units for half precision"),
     ("switch", {"link": "carrier pigeon"}, "link"), ("biggest-lama", {}, "biggest-llama"),
     ("biggest-llama", {"model": "/no/such/config.json"}, "config.json"),
 ])
@@ -227,6 +229,7 @@ def test_what_cannot_be_asked(name, what, said):
 
 def test_tiny_and_huge_devices():
     assert "no number" in asked("biggest-llama", memory=10**7, model="gpt-3-175b").short
+    assert numbers("two-machines", memory=10**6)["machines that do"] == 0
     assert numbers("biggest-llama", memory=10**15)["llama-3.1-405b bf16 cards with a layout"] == 1
 
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from minitp.cli import app
@@ -108,6 +110,28 @@ def test_what_cant_be_planned_is_reported_and_counts_as_a_miss(change, reason, k
 
 def test_an_input_that_is_known_but_not_needed_is_told():
     assert judge(LISTED["gptfast_Llama-2-7B_tp2_bytes"]).unused == ("gpu", "batch", "tokens_per_second", "bw_reported")
+
+
+@given(st.sampled_from(sorted(LISTED)), st.randoms(use_true_random=False),
+       st.sampled_from(["0", "1", "7", "9999", "1e15", "1e300", "1e-300", "x", ""]))
+def test_whatever_an_input_says_there_is_a_verdict(name, random, value):
+    """Also where it isn't there at all."""
+    case = LISTED[name]
+    texts = dict(case.inputs.texts)
+    if texts:
+        key = random.choice(sorted(texts))
+        texts.pop(key) if not value else texts.update({key: value})
+    outcome = judge(replace(case, inputs=Inputs(texts)))
+    assert outcome.planned is not None or outcome.reason
+
+
+def test_what_a_row_leaves_out_is_taken_from_the_run_that_it_is_about():
+    left = {"kor_t5_175B_hfu": {"t_new"}, "sc21_t1_145.6B_agg": set(), "llama3_t4_8192_cp1_mfu": {"dp"},
+            "llama1_33B_gpuh": {"gpu"}, "sc21_t1_1.7B_peak": {"tflops_gpu"}}
+    for name, keys in left.items():
+        case = LISTED[name]
+        kept = Inputs({key: text for key, text in case.inputs.texts.items() if key in keys})
+        assert judge(replace(case, inputs=kept)).verdict == "lands", name
 
 
 def test_no_id_is_looked_up():

@@ -53,7 +53,7 @@ def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> l
                       f"{units.both(model.parameters * weights)} of weights"),
         Text.assemble((machine.name, "bold"), f": {count(machine.devices, 'device')} {device.name}, "
                       f"{units.both(device.memory if limits.nominal else device.memory_real)} each"
-                      f"{' by name' if limits.nominal else ' in fact'}, {limits.reserve:.0%} of it kept free"),
+                      f"{' by name' if limits.nominal else ' in fact'}, {units.percent(limits.reserve)} of it kept free"),
         Text(job_in_words(job))]
 
 
@@ -132,7 +132,7 @@ def failure_line(one: Failure) -> Text:
 
 def unmodeled(model: PlannedModel, job: Job, limits: Limits) -> list[Text]:
     """What the reserve stands for."""
-    return [Text(f"Not modeled, and what the reserve of {limits.reserve:.0%} is for: "
+    return [Text(f"Not modeled, and what the reserve of {units.percent(limits.reserve)} is for: "
                  + "; ".join(f"{what.what} ({what.size})" for what in memory.unmodeled(model, job)) + ".", "dim"),
             Text("All times are a model of the machine, none was measured.", "dim")]
 

@@ -101,11 +101,12 @@ class Measured(NamedTuple):
 @cache
 def measured(kind: str, model: str) -> dict[int, Measured]:
     """What was measured on a kind of node, by how many there were; empty where nothing was published."""
-    found = {}
+    found: dict[int, Measured] = {}
     for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["measured"]:
         if (row["node"], row["model"]) == (kind, model):
             times = zip(row["nodes"], row["token"], row["inference"], row["transfer"], strict=True)
-            found |= {nodes: Measured(*(each / 1000 for each in of), row["source"]) for nodes, *of in times}
+            found |= {nodes: Measured(token / 1000, inference / 1000, transfer / 1000, row["source"])
+                      for nodes, token, inference, transfer in times}
     return found
 
 

@@ -45,7 +45,8 @@ def to_run(model: PlannedModel, dtype: str, machine: Machine) -> Runs:
     needed = cards(size, machine.device)
     layouts = tensor_and_pipeline(machine.per_machine, model.config.layers)
     fewest = fewest_devices(model, job, Capacity.of(machine.device),
-                            lambda n: layouts(n) if n >= needed.real else (), 4 * needed.reserved + 8)
+                            lambda n: layouts(n) if n >= needed.real else (),
+                            min(4 * needed.reserved + 8, machine.per_machine * model.config.layers))
     return Runs(dtype, size, needed, fewest, search.fewest(model, machine, job))
 
 
@@ -122,50 +123,60 @@ FITTED = ("llama-2-7b", "llama-2-13b", "gpt-neox-20b", "llama-33b", "mixtral-8x7
           "gpt-3-175b", "bloom-176b", "llama-3.1-405b", "mt-nlg-530b")
 TOKENS_A_PARAMETER = 20
 """Hoffmann et al. 2022 (Chinchilla): about as many tokens train a model of given compute best."""
-SEQ = 2048
+SEQ, MOST = 2048, 4096
+
+
+class Carried(NamedTuple):
+    """A model on one machine: the best layouts to run and to train it, tokens of its training and their days."""
+    model: PlannedModel
+    ran: search.Found
+    tuned: search.Found
+    tokens: float
+    days: float
+
+    def row(self, dtype: str) -> tuple[str, ...]:
+        return (self.model.name, units.count(self.model.parameters), gb(weights_of(self.model, dtype)),
+                _token_cell(self.ran), _step_cell(self.tuned), units.count(self.tokens),
+                units.duration(self.days * flops.DAY))
+
+
+def _carried(model: PlannedModel, machine: Machine, dtype: str, what: WhatIf) -> Carried:
+    tokens = what.tokens or published_tokens(model)[0] or TOKENS_A_PARAMETER * model.active_parameters
+    return Carried(
+        model, search.search(model, machine, Inference(prompt=SEQ // 2, new=SEQ // 2, weights=dtype)),
+        search.search(model, machine, Training(batch=machine.devices, seq=what.seq or SEQ),
+                      search.Limits(pp=1, zero=3, recompute="full", micro_batch=1)), tokens,
+        flops.training_days(flops.training_flops(model.active_parameters, tokens), machine.devices,
+                            machine.device.peak("bf16") * machine.device.flops_reached))
 
 
 def one_machine(what: WhatIf) -> Answer:
     """C08."""
-    machine = what.the_machine(MACHINE)
+    machine, dtype = what.the_machine(MACHINE), what.weights or "bf16"
     models = [what.the_model(NEWEST)] if what.model else [catalogue.model(name) for name in FITTED]
-    dtype = what.weights or "bf16"
-    rows, numbers = [], dict[str, float]()
-    fitting: dict[str, list[PlannedModel]] = {"run": [], "tune": []}
-    for model in models:
-        ran = search.search(model, machine, Inference(prompt=SEQ // 2, new=SEQ // 2, weights=dtype))
-        tuned = search.search(model, machine, Training(batch=machine.devices, seq=what.seq or SEQ),
-                              search.Limits(pp=1, recompute="full", micro_batch=1))
-        tokens = what.tokens or published_tokens(model)[0] or TOKENS_A_PARAMETER * model.active_parameters
-        days = flops.training_days(flops.training_flops(model.active_parameters, tokens), machine.devices,
-                                   machine.device.peak("bf16") * machine.device.flops_reached)
-        rows.append((model.name, units.count(model.parameters), gb(weights_of(model, dtype)),
-                     _token_cell(ran), _step_cell(tuned), units.count(tokens), units.duration(days * flops.DAY)))
-        numbers |= {f"{model.name} runs": float(bool(ran.best)), f"{model.name} trains": float(bool(tuned.best)),
-                    f"{model.name} days": days}
-        if ran.best:
-            fitting["run"].append(model)
-        if tuned.best:
-            fitting["tune"].append(model)
+    carried = [_carried(model, machine, dtype, what) for model in models]
+    numbers = {f"{one.model.name} {name}": float(value) for one in carried for name, value in (
+        ("runs", bool(one.ran.best)), ("trains", bool(one.tuned.best)), ("days", one.days))}
+    trained = [one.model for one in carried if one.tuned.best]
     total, real = machine.devices * machine.device.memory, machine.devices * machine.device.memory_real
     numbers |= {"bytes": float(total), "bytes real": float(real)}
     return Answer(
-        f"To run in {dtype}: up to {_largest(fitting['run'])}. To train or fine-tune every weight: up to "
-        f"{_largest(fitting['tune'])}{_how_long(fitting['tune'], numbers)}.",
+        f"To run in {dtype}: {_largest([one.model for one in carried if one.ran.best])}. To train or fine-tune every "
+        f"weight: {_largest(trained)}{_how_long(trained, numbers)}.",
         (f"The machine has {box(machine)}: {units.both(total)} by name, {units.both(real)} as the cards report. "
          f"Running needs the weights and a cache. Full fine-tuning needs the same {MIXED.states:g} bytes a parameter "
          "as training does, and differs in its number of tokens only; that is why one machine fine-tunes what it "
          "could never train. Adapters (LoRA) that leave the weights frozen need little more than running does; they "
          "aren't planned here.",
          "Days are those of the whole training on this one machine, whether or not it fits: operations by the share of "
-         "the peak that such cards reach. They are what rules the machine out, not its bytes."),
+         "the peak that such cards reach. Where the bytes fit, it is they that rule the machine out."),
         (Table(f"What {box(machine)} carries", (
             "model", "parameters", f"{dtype}, GB (GiB)", "to run: a token (model)", "to train: fullest card, GB (GiB)",
-            "tokens", "time (model)"), tuple(rows), (1, 2, 5, 6)),),
+            "tokens", "time (model)"), tuple(one.row(dtype) for one in carried), (1, 2, 5, 6)),),
         (f"Fits: fullest card ≤ {units.percent(1 - Capacity.of(machine.device).reserve)} of "
          f"{units.both(machine.device.memory_real)}. Running: a sequence of {SEQ:,} tokens. Training: "
          f"{some(machine.devices, 'sequence')} of {what.seq or SEQ:,} tokens, micro-batch 1, everything computed "
-         "again, the best of all tensor and data parallel degrees and ZeRO stages.",
+         "again, ZeRO-3, the best of all tensor and data parallel degrees.",
          f"Days: 6·P·T / (cards · peak · share reached), T the published tokens, else {TOKENS_A_PARAMETER} a parameter "
          "(Hoffmann et al. 2022); P those that a token meets.", UNCOUNTED, MODELED),
         sources(machine, models if what.model else ()), floats(numbers))
@@ -176,7 +187,7 @@ def _largest(models: list[PlannedModel]) -> str:
     if not models:
         return "none of these models"
     largest = max(models, key=lambda model: model.parameters)
-    return f"{largest.name} ({units.count(largest.parameters)})"
+    return f"up to {largest.name} ({units.count(largest.parameters)})"
 
 
 def _how_long(models: list[PlannedModel], numbers: dict[str, float]) -> str:
@@ -224,13 +235,14 @@ def two_machines(what: WhatIf) -> Answer:
                "machines said": said / box_bytes, "cards 16": needed[1][2].nominal, "cards 18": needed[2][2].nominal,
                "cards 16 real": needed[1][2].real, "cards 18 real": needed[2][2].real, "sequences beside": room[1],
                "machines that do": enough[0] if enough else 0, "two do": two is None}
-    told = (f"{some(enough[0], 'machine')} of {machine.per_machine} do ({enough[1].layout}, "
-            f"{units.both(enough[1].held)} on the fullest card)" if enough else "no number that was tried does")
+    told = (f"{some(enough[0], 'machine')} of {machine.per_machine} {'does' if enough[0] == 1 else 'do'} "
+            f"({enough[1].layout}, {units.both(enough[1].held)} on the fullest card)" if enough else "no number that "
+            "was tried does")
     return Answer(
-        f"{units.both(said)} is right, and not enough: with the optimizer it is {units.both(schemes[1][1])}. Two "
-        f"machines {'do' if two is None else 'do not'}; {told}. To run it, {room[0]}.",
+        f"{units.both(said)} is right, and {'not enough: ' if two else ''}with the optimizer it is "
+        f"{units.both(schemes[1][1])}. Two machines {'do not' if two else 'do'}; {told}. To run it, {room[0]}.",
         (f"{model.name} has {model.parameters:,} parameters. Two bytes of weight and two of gradient are "
-         f"{units.both(said)}, more than the {units.both(box_bytes)} of one machine and less than two. But Adam "
+         f"{units.both(said)}, {said / box_bytes:.2g} times the {units.both(box_bytes)} of one machine. But Adam "
          f"keeps a float32 copy and two moments, {MIXED.optimizer:g} bytes more of each parameter, and they are "
          "three quarters of it all; then come activations.",
          f"Two machines: {two or 'a layout fits'}. The smallest that carries it by the planner: {told}."),
@@ -242,27 +254,28 @@ def two_machines(what: WhatIf) -> Answer:
          f"{schemes[1][1] / 1e9:,.0f} GB, / {machine.device.memory / 1e9:g} GB = "
          f"{schemes[1][1] / machine.device.memory:.1f} cards (Rajbhandari et al. 2020, section 3.1).",
          f"Judged with {some(what.seq or SEQ, 'token')} a sequence, micro-batch 1, everything computed again, best "
-         "of all meshes and ZeRO stages.", UNCOUNTED), sources(model, machine), floats(numbers))
+         "of all meshes with ZeRO-3.", UNCOUNTED), sources(model, machine), floats(numbers))
 
 
 def _train_on(model: PlannedModel, machine: Machine, what: WhatIf) -> str | None:
     """Why no layout of these machines trains it; None where one does."""
     found = search.search(model, machine, Training(batch=machine.devices, seq=what.seq or SEQ),
-                          search.Limits(recompute="full", micro_batch=1))
+                          search.Limits(zero=3, recompute="full", micro_batch=1))
     if found.best:
         return None
     return f"{found.failed[0].text} (the nearest miss, {found.failed[0].layout})"
 
 
 def _fewest_machines(model: PlannedModel, machine: Machine, what: WhatIf) -> tuple[int, search.Candidate] | None:
-    """The smallest number of machines, tried one by one from what the states need."""
-    floor = boxes(cards(model.parameters * MIXED.states, machine.device).real, machine)
-    for n in range(floor, 4 * floor + 2):
+    """The smallest number of machines that was tried, from what the states need on; None up to MOST devices."""
+    n = floor = boxes(cards(model.parameters * MIXED.states, machine.device).real, machine)
+    while n <= 4 * floor + 2 and n * machine.per_machine <= MOST:
         larger = machine.with_devices(n * machine.per_machine)
         found = search.search(model, larger, Training(batch=larger.devices, seq=what.seq or SEQ),
                               search.Limits(zero=3, recompute="full", micro_batch=1))
         if found.best:
             return n, found.best[0]
+        n += 1 + n // 8
     return None
 
 

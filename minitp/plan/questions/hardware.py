@@ -156,6 +156,7 @@ def wafer(what: WhatIf) -> Answer:
     names = [name for name in ("a100-80", "h200", "b200", *WAFERS) if name != device.name]
     found = what_if.on_each(model, job, (device, *map(catalogue.device, names)))
     card, last = found[0], found[-1]
+    than = "less than" if last.device.memory < card.device.memory else "no less than"
     share = last.device.bandwidth / card.device.bandwidth
     numbers = {f"{one.device.name} {name}": value for one in found for name, value in (
         ("devices", float(one.needed)), ("reading s", one.reading_s), ("computing s", one.computing_s),
@@ -164,7 +165,7 @@ def wafer(what: WhatIf) -> Answer:
     numbers |= {"between wafers s": between, "bandwidth ratio": share}
     return Answer(
         f"They trade it for speed: a wafer of SRAM holds {last.device.memory / 1e9:g} GB, "
-        f"{'less than' if last.device.memory < card.device.memory else 'as much as'} one {card.device.name}, and "
+        f"{than} one {card.device.name}, and "
         f"reads it {share:,.0f} times as fast. So one token is bound by {_bound(last)} there, and by {_bound(card)} "
         "on the card.",
         (f"SRAM lies among the arithmetic, takes far more area a bit than the DRAM of HBM, and so a whole wafer has "

@@ -10,7 +10,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.published import dllama
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, floats, gb, some, sources
+from minitp.plan.questions.parts import MODELED, floats, gb, several, some, sources
 from minitp.plan.sync_cost import SyncRow
 
 MACHINE, MIDDLE, SMALL, GPT3 = "8xa100-80", "llama-2-70b", "llama-2-7b", "gpt-3-175b"
@@ -23,7 +23,7 @@ def sync_point_cost(what: WhatIf) -> Answer:
     model, tokens = what.the_model(MIDDLE), what.batch or 1
     payload, count = curve.sync_point(model, tokens)[1], curve.sync_points(model)
     links = (catalogue.link(what.link), *LINKS) if what.link else LINKS
-    ranks = (what.devices,) if what.devices else RANKS
+    ranks = (several(what.devices),) if what.devices else RANKS
     rows = sync_cost.on_links(payload, count, ranks, links)
     machine = what.the_machine(MACHINE)
     members = min(8, machine.devices)
@@ -67,7 +67,7 @@ def inside_a_machine(what: WhatIf) -> Answer:
     payload, layers = curve.sync_point(model, what.batch or 1)[1], 2 * model.config.layers
     inside = machine.levels[0].link
     links = (replace(inside, name=f"{inside.name} (inside)"), *LINKS[1:])
-    n = machine.per_machine
+    n = several(machine.per_machine)
     rows = sync_cost.on_links(payload, layers, (n,), links)
     best = {row.link: row.token_s for row in sorted(rows, key=lambda row: -row.token_s)}
     numbers = {"all-reduces": layers, "payload": payload}
@@ -126,7 +126,7 @@ def _placements(model: PlannedModel, machine: Machine,
 
 def switch(what: WhatIf) -> Answer:
     """C17."""
-    model, n = what.the_model(MIDDLE), what.devices or 8
+    model, n = what.the_model(MIDDLE), several(what.devices or 8)
     payload, count = curve.sync_point(model, what.batch or 1)[1], curve.sync_points(model)
     link, stack = catalogue.link(what.link or RDMA), catalogue.link(TCP)
     switches = {name: one for name, one in catalogue.switches().items() if one.latency_s < link.latency_s + 1e-6}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import NamedTuple
 
+from minitp.errors import ConfigError
 from minitp.plan import catalogue, units
 from minitp.plan.capacity import Capacity
 from minitp.plan.catalogue import PublishedRun
@@ -32,6 +33,8 @@ class Cards(NamedTuple):
 def cards(size: float, device: Device) -> Cards:
     """Of one kind of device."""
     kinds = (Capacity.of(device, 0, nominal=True), Capacity.of(device, 0), Capacity.of(device))
+    if any(kind.usable < 1 for kind in kinds):
+        raise ConfigError(f"a device of {units.both(device.memory)} has nothing left beside the reserve")
     return Cards(*(ceil(size / kind.usable) for kind in kinds))
 
 
@@ -95,6 +98,13 @@ def gb(size: float) -> str:
 def floats(values: Mapping[str, float]) -> dict[str, float]:
     """An answer's numbers; counts and verdicts are numbers too."""
     return {name: float(value) for name, value in values.items()}
+
+
+def several(devices: int) -> int:
+    """The number of devices, where a question is about what passes between them: ConfigError for one."""
+    if devices < 2:
+        raise ConfigError("with one device nothing is sent: this asks about 2 or more (--gpus, --machine)")
+    return devices
 
 
 def some(number: int, one: str) -> str:

@@ -8,7 +8,7 @@ from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, UNCOUNTED, box, floats, gb, some, sources, weights_of
+from minitp.plan.questions.parts import MODELED, UNCOUNTED, box, floats, gb, several, some, sources, weights_of
 from minitp.plan.rows import by_kind
 from minitp.plan.syncs import syncs
 
@@ -61,7 +61,7 @@ def sync_points(what: WhatIf) -> Answer:
 def what_moves(what: WhatIf) -> Answer:
     """C05."""
     model, machine = what.the_model(MIDDLE), what.the_machine(MACHINE)
-    n, batch, seq = machine.devices, what.batch or 1, what.seq or 2048
+    n, batch, seq = several(machine.devices), what.batch or 1, what.seq or 2048
     job = Training(batch * n, seq, batch, recompute="full")
     layouts = (("tensor parallel", Layout(tp=n)), ("with sequence parallelism", Layout(tp=n, sequence=True)),
                ("ZeRO-3", Layout(dp=n, zero=3)))
@@ -75,7 +75,7 @@ def what_moves(what: WhatIf) -> Answer:
                      f"{units.both(memory.most_bytes(model, layout, job))}"))
         numbers[f"{name} sent"] = sent
     token = sum(sync.elements * sync.times * (model.config.layers if sync.part == "layer" else 1)
-                for sync in syncs(model, Layout(tp=n), 1, 1)) * bytes_of("bf16") if n > 1 else 0.0
+                for sync in syncs(model, Layout(tp=n), 1, 1)) * bytes_of("bf16")
     share = 2 * (n - 1) / n
     weights = weights_of(model, "bf16") * (n - 1) / n
     even = weights / max(token * share, 1)
@@ -133,8 +133,9 @@ def embedding_or_time(what: WhatIf) -> Answer:
          + " The price is seen in the table: where ranks go to time they don't divide the weights.",
          "Prefill and training have all positions at once and can be cut along time too: sequence parallelism cuts "
          "norms and residual stream, at the same bytes as before; context parallelism passes keys and values round "
-         f"a ring, {units.both(ring.get('cp', 0.0))} a card and step here, where tensor parallelism sends "
-         f"{units.both(ring.get('tensor', 0.0))} for the same sequences."),
+         f"a ring, {units.both(ring['cp'])} a card and step here and {units.both(ring['gradients'])} of gradients, "
+         f"where tensor parallelism sends {units.both(ring['tensor'])} for the same sequences. But each card then "
+         "holds all weights."),
         (Table(f"One new token of {model.name}, {some(job.batch, 'sequence')} of {context:,} tokens cached, {n} "
                "cards (a model)", ("ranks over heads × over time", "weights a card, GB (GiB)", "KV cache", "reading",
                                    "network", "a token"), tuple(rows), (0, 1, 2, 3, 4, 5)),),
@@ -149,7 +150,8 @@ def _training_axes(model: PlannedModel, machine: Machine, job: Training) -> dict
     n = machine.devices
     over_time = traffic.by_axis(traffic.step(model, Layout(cp=n), job, machine))
     over_heads = traffic.step(model, Layout(tp=n, sequence=True), job, machine)
-    return {"cp": over_time.get("cp", 0.0), "tensor": sum(row.sent for row in over_heads)}
+    return {"cp": over_time.get("cp", 0.0), "gradients": over_time.get("dp", 0.0),
+            "tensor": sum(row.sent for row in over_heads)}
 
 
 # --- contexts -------------------------------------------------------------------------------------------------------

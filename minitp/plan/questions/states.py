@@ -2,6 +2,7 @@
 from dataclasses import replace
 from math import frexp, ldexp
 
+from minitp.errors import ConfigError
 from minitp.plan import catalogue, flops, growth, memory, search, step, traffic, units
 from minitp.plan.job import MIXED, MIXED_FP32_GRADIENTS, PRECISIONS, Precision, Recompute, Training
 from minitp.plan.layout import Layout
@@ -15,6 +16,7 @@ from minitp.plan.questions.parts import (
     floats,
     gb,
     published_tokens,
+    several,
     some,
     sources,
     weights_of,
@@ -81,12 +83,14 @@ def precision(what: WhatIf) -> Answer:
     work = flops.training_flops(model.active_parameters, tokens)
     peaks = {dtype: peak for dtype, peak in device.flops.items() if dtype in ("float32", "tf32", "bf16", "fp16", "fp8")}
     days = {dtype: flops.training_days(work, DEVICES, peak * device.flops_reached) for dtype, peak in peaks.items()}
-    half = "bf16" if "bf16" in peaks else next(reversed(peaks))
+    half = next((dtype for dtype in ("bf16", "fp16") if dtype in peaks), "")
+    if not half or "float32" not in peaks:
+        raise ConfigError(f"{device.name} has no units for half precision; ask about a machine whose devices do")
     stalls, bloom = _stalls(BF16_BITS), catalogue.run("bloom-176b")
     kept = [run.name for run in catalogue.runs().values() if run.training.precision.gradients == 4]
     m = bloom.training.micro_batches(bloom.layout.dp) if bloom.layout else 0
     more = model.parameters * (MIXED_FP32_GRADIENTS.states - MIXED.states)
-    numbers = {"speedup": peaks[half] / peaks.get("float32", peaks[half]), "stalls at": stalls, "more bytes": more,
+    numbers = {"speedup": peaks[half] / peaks["float32"], "stalls at": stalls, "more bytes": more,
                "fp32 gradients": MIXED_FP32_GRADIENTS.states, "micro-batches": m}
     numbers |= {f"days {dtype}": value for dtype, value in days.items()}
     return Answer(
@@ -182,7 +186,7 @@ def parameters_times_batch(what: WhatIf) -> Answer:
 def zero(what: WhatIf) -> Answer:
     """What each stage holds and moves."""
     model, machine = what.the_model(SMALL), what.the_machine(MACHINE, 64)
-    d = machine.devices
+    d = several(machine.devices)
     job = Training((what.batch or 1) * d, what.seq or 2048, what.batch or 1, recompute="full")
     rows, numbers = [], dict[str, float]()
     for stage in (0, 1, 2, 3):

@@ -35,9 +35,7 @@ def on_one_machine(what: WhatIf) -> Answer:
     total = machine.devices * machine.device.memory_real
     rate = machine.device.peak("bf16") * machine.device.flops_reached
     for model in models:
-        tokens, source = (what.tokens, "as asked") if what.tokens else published_tokens(model)
-        if not tokens:
-            tokens, source = HOFFMANN * model.active_parameters, f"{HOFFMANN:g} a parameter (Hoffmann et al. 2022)"
+        tokens, source = (what.tokens, "as asked") if what.tokens else _tokens_of(model)
         states, work = model.parameters * MIXED.states, flops.training_flops(model.active_parameters, tokens)
         days = flops.training_days(work, machine.devices, rate)
         needed = cards(states, machine.device)
@@ -72,10 +70,17 @@ def on_one_machine(what: WhatIf) -> Answer:
         sources(models, machine), floats(numbers))
 
 
+def _tokens_of(model: PlannedModel) -> tuple[float, str]:
+    """As published, or by a rule; and who says so."""
+    tokens, source = published_tokens(model)
+    return (tokens, source) if tokens else (HOFFMANN * model.active_parameters,
+                                            f"{HOFFMANN:g} a parameter (Hoffmann et al. 2022)")
+
+
 # --- GPT-3 ----------------------------------------------------------------------------------------------------------
 
 FOUR_HUNDRED = 400
-A_MACHINE = (8, 4)
+A_MACHINE, MACHINES = 8, 100
 RATES = (("gpt-3-175b-sc21", "A100"), ("gpt-3-175b", "V100"))
 
 
@@ -85,25 +90,25 @@ def gpt3(what: WhatIf) -> Answer:
     tokens = what.tokens or published_tokens(model)[0] or published_tokens(catalogue.model(GPT3))[0]
     work = flops.training_flops(model.active_parameters, tokens)
     states = model.parameters * MIXED.states
-    rows, numbers = [], {"flops": work, "states": states, "machines of 8": float(-(-devices // A_MACHINE[0]))}
+    rows, numbers = [], {"flops": work, "states": states, "machines of 8": -(-devices // A_MACHINE)}
     for name, kind in RATES:
         run = catalogue.run(name)
         rate, card = run.published["tflops"] * 1e12, run.machine.device
         days, floor = flops.training_days(work, devices, rate), cards(states, card)
-        rows.append((f"{devices} {card.name}", f"{rate / 1e12:g}", f"{days:,.0f}", units.duration(days * flops.DAY),
+        rows.append((f"{devices} {card.name}", f"{rate / 1e12:g}", f"{days:,.0f}",
                      f"{devices * card.memory / 1e12:,.1f}", f"{floor.nominal} / {floor.real}",
                      f"{run.published['days']:g} on {run.machine.devices:,}"))
         numbers |= {f"{kind} days": days, f"{kind} floor": floor.nominal, f"{kind} floor real": floor.real}
     planned, old = runs.judged(catalogue.run("gpt-3-175b-sc21-384"), WhatIf()), catalogue.run(RATES[-1][0])
     numbers |= {"planned days on 384": planned.time.days or 0, "fits on 384": float(planned.verdict.fits)}
-    machines = -(-devices // A_MACHINE[0])
     return Answer(
-        f"It could have been: {devices} A100 need {numbers['A100 days']:,.0f} days at the rate that was published for "
-        f"them, {devices} V100 {numbers['V100 days']:,.0f} at theirs. The paper says V100, and no number.",
+        f"It could have been: {devices:,} A100 need {units.duration(numbers['A100 days'] * flops.DAY)} at the rate "
+        f"that was published for them, {devices:,} V100 {units.duration(numbers['V100 days'] * flops.DAY)} at "
+        "theirs. The paper says V100, and no number.",
         (f"{model.name} ({model.config.layers} layers, {units.count(model.parameters)} parameters) on "
-         f"{units.count(tokens)} tokens is 6PT = {work:.3g} FLOP. {devices} cards are {machines} machines of "
-         f"{A_MACHINE[0]}, whatever memory they have; 100 machines with {devices} cards would have "
-         f"{devices / 100:g} in each. Both ways of saying it may be right, and neither is published.",
+         f"{units.count(tokens)} tokens is 6PT = {work:.3g} FLOP. {devices} cards are {-(-devices // A_MACHINE)} "
+         f"machines of {A_MACHINE}, whatever memory they have; {MACHINES} machines with {devices} cards would have "
+         f"{devices / MACHINES:g} in each. Both ways of saying it may be right, and neither is published.",
          f"Memory sets the floor, and it is far below {devices}: {units.both(states)} of states are "
          f"{numbers['A100 floor']:.0f} A100 or {numbers['V100 floor']:.0f} V100 before activations. Time sets the "
          f"number of cards: at {old.published['tflops']:g} TFLOP/s, which one estimate assumes for the V100, "
@@ -112,10 +117,10 @@ def gpt3(what: WhatIf) -> Answer:
          f"A layout that somebody ran near that size: {planned.layout} on {planned.layout.devices} A100. Planned: "
          f"{units.both(planned.verdict.needed)} on the fullest card and {planned.time.days:,.0f} days; published: "
          f"{planned.run.published['days']:g} days."),
-        (Table("6PT at published rates", ("cards", "TFLOP/s a card, published", "days", "or", "memory, TB",
+        (Table("6PT at published rates", ("cards", "TFLOP/s a card, published", "days", "memory, TB",
                                           "floor by states, cards nominal / real", "published for another number, "
                                           "days"),
-               tuple(rows), (1, 2, 4, 5)),),
+               tuple(rows), (1, 2, 3, 4)),),
         (f"Days = 6PT / (cards · rate · 86,400 s): {work:.3g} / ({devices} · "
          f"{catalogue.run(RATES[0][0]).published['tflops']:g}e12 · 86,400) = {numbers['A100 days']:.1f}. Narayanan et "
          "al. 2021 count 8PT for full recomputation, which is a third more; their rate counts those operations too.",

@@ -111,7 +111,6 @@ def verdict(case: Case, planned: Planned, apart: float) -> Verdict:
 
 def verify(rows: Iterable[Case | Unreadable]) -> list[Outcome]:
     """All of them, in order."""
-    import minitp.plan.verify.quantities  # noqa: F401  (registers them)
     return [judge(row) for row in rows]
 
 

@@ -47,6 +47,7 @@ def quantity(dimension: str, *names: str, gb: float = 1e9) -> Callable[[Callable
 
 def find(name: str) -> Quantity:
     """CaseError for a quantity that nobody plans, with those that look like it."""
+    import minitp.plan.verify.quantities  # noqa: F401  (registers them; its modules import this one)
     if name not in QUANTITIES:
         near = get_close_matches(name, QUANTITIES, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
