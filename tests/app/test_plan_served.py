@@ -50,8 +50,7 @@ def test_nothing_is_wider_than_the_window(seen, query):
     for width, scheme in product(WIDTHS, ("light", "dark")):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_timeout(400)                                # figures are drawn anew for their width
-        assert page.evaluate(NARROW), (width, scheme)
+        page.wait_for_function(NARROW, timeout=10_000)            # figures are drawn anew for their width
 
 
 @pytest.mark.slow
