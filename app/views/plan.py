@@ -65,7 +65,8 @@ def simulation(asked: Asked) -> None:
     if st.button("Watch it simulated", key="plan_simulate", icon=":material/movie:",
                  help="Played event by event, and written into the runs folder."):
         try:
-            name = plan_simulated.write(asked, runs_folder())
+            with st.spinner("Simulating …"):
+                name = plan_simulated.write(asked, runs_folder())
         except (MinitpError, OSError) as error:
             page.problem("This can't be simulated.", str(error))
             return

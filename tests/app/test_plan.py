@@ -60,18 +60,6 @@ def test_a_slider_moves_the_picture_and_the_address(opened):
     assert "Move the two sliders" in said(app)
 
 
-def test_the_other_task_keeps_its_own_inputs(page, model_cache):
-    app = page()
-    app.switch_page("views/plan.py")
-    for key, value in {"task": "train", "model": "llama-2-7b", "step": "32"}.items():
-        app.query_params[key] = value
-    app.run(timeout=20)
-    app.segmented_control(key="plan_task").set_value("infer").run(timeout=20)
-    assert not app.exception and not [one for one in app.select_slider if one.key == "plan_step"]
-    app.segmented_control(key="plan_task").set_value("train").run(timeout=20)
-    assert app.select_slider(key="plan_step").value == 32
-
-
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_section_opens_from_its_link_and_gives_the_same_back(opened, section):
     address = {"show": section, "task": "infer", "model": "llama-2-7b", "machine": "8xh100-80", "tp": "4",
@@ -137,13 +125,18 @@ def test_a_question_can_be_asked_with_the_pages_model(opened):
     assert app.query_params["with"] in ("model", ["model"])
 
 
-def test_a_plan_is_simulated_into_the_runs_folder(page, runs, model_cache, tmp_path, monkeypatch):
+def test_in_the_app_tasks_keep_their_inputs_and_a_plan_is_simulated(page, runs, model_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("MINITP_MACHINES", str(tmp_path / "machines"))
     app = page()
     app.switch_page("views/plan.py")
-    for key, value in {"model": "tiny", "tp": "2", "prompt": "4", "new": "2"}.items():
+    for key, value in {"task": "train", "model": "tiny", "tp": "2", "prompt": "4", "new": "2", "step": "32"}.items():
         app.query_params[key] = value
     app.run(timeout=20)
+    app.segmented_control(key="plan_task").set_value("infer").run(timeout=20)
+    assert not app.exception and not [one for one in app.select_slider if one.key == "plan_step"]
     app.button(key="plan_simulate").click().run(timeout=30)
     assert not app.exception and app.title[0].value == "Timeline"
     assert ["simulated" in Trace.read(path).run for path in runs.iterdir()] == [True]
+    app.switch_page("views/plan.py").run(timeout=20)
+    app.segmented_control(key="plan_task").set_value("train").run(timeout=20)
+    assert app.select_slider(key="plan_step").value == 32
