@@ -11,13 +11,14 @@ from itertools import product
 from typing import Literal
 
 from minitp.errors import ConfigError
-from minitp.plan import decode, memory, step
-from minitp.plan.capacity import Capacity, verdict
+from minitp.plan import memory
 from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Row
+from minitp.plan.speed import decode, step
 from minitp.plan.units import both
 
 MICRO_BATCHES = (1, 2, 4, 8)

@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any, Literal, NamedTuple, cast
 
 from minitp.plan import catalogue
-from minitp.plan.capacity import Capacity
 from minitp.plan.job import BYTES, PRECISIONS, Inference, Job, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity
 from minitp.plan.model import PlannedModel
 from minitp.view.known_models import known_models
 

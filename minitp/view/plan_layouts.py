@@ -3,10 +3,10 @@ from dataclasses import replace
 from typing import Any
 
 from minitp.errors import ConfigError
-from minitp.plan.decode import PassTime
 from minitp.plan.job import Training
 from minitp.plan.layout import Layout
 from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search, unfit
+from minitp.plan.speed.decode import PassTime
 from minitp.plan.units import both, duration
 from minitp.trace.wording import count
 from minitp.view.plan import Asked

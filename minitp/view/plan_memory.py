@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitp.plan import memory
-from minitp.plan.capacity import Capacity, Verdict, fewest_by_bytes, verdict
-from minitp.plan.decode import prefill, token
-from minitp.plan.growth import Grows, growth, more_sequences, wider
 from minitp.plan.job import Inference, Job
 from minitp.plan.layout import Layout, Place
+from minitp.plan.memory.capacity import Capacity, Verdict, fewest_by_bytes, verdict
+from minitp.plan.memory.growth import Grows, growth, more_sequences, wider
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Kind, Row, total
-from minitp.plan.step import training_step
+from minitp.plan.speed.decode import prefill, token
+from minitp.plan.speed.step import training_step
 from minitp.plan.units import both, duration, percent
 from minitp.trace.wording import count as counted
 from minitp.view.plan import Asked

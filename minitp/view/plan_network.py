@@ -1,6 +1,6 @@
 """The network of a plan for a page: what a collective takes at every size, and what the syncs of one token cost.
 
-All times are those of `minitp.plan.curve` and `minitp.plan.sync_cost`: a model, but for the points that a machine's
+All times are those of `curve` and `sync_cost` of `minitp.plan.network`: a model, but for the points that a machine's
 description has measured, which stay marks of their own.
 """
 from dataclasses import dataclass, replace
@@ -8,12 +8,12 @@ from math import ceil
 from typing import Any
 
 from minitp.plan import memory
-from minitp.plan.curve import SIZES, Curve, curve, sync_point, sync_points
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
+from minitp.plan.network.curve import SIZES, Curve, curve, sync_point, sync_points
+from minitp.plan.network.sync_cost import SyncRow, on_links
 from minitp.plan.rows import by_kind
-from minitp.plan.sync_cost import SyncRow, on_links
 from minitp.plan.units import both, duration, percent, rate
 from minitp.trace.wording import count
 from minitp.view.plan import Asked

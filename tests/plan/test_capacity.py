@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.capacity import (
+from minitp.plan.job import MIXED_FP32_GRADIENTS, Inference, Training
+from minitp.plan.layout import Layout
+from minitp.plan.machine import Device
+from minitp.plan.memory import fullest, worst
+from minitp.plan.memory.capacity import (
     Capacity,
     fewest_by_bytes,
     fewest_devices,
@@ -20,11 +24,7 @@ from minitp.plan.capacity import (
     tensor_and_pipeline,
     verdict,
 )
-from minitp.plan.growth import by_growth, growth
-from minitp.plan.job import MIXED_FP32_GRADIENTS, Inference, Training
-from minitp.plan.layout import Layout
-from minitp.plan.machine import Device
-from minitp.plan.memory import fullest, worst
+from minitp.plan.memory.growth import by_growth, growth
 from minitp.plan.rows import total
 from tests.plan.plan_models import GPT3, LLAMA31_8B, LLAMA31_405B, gpt
 from tests.plan.test_states import cases

@@ -8,11 +8,11 @@ import typer
 
 from minitp.commands.plan.check import check_trace, described, verdict
 from minitp.errors import ConfigError, FileFormatError
-from minitp.plan import own
-from minitp.plan.calibrate_messages import BETWEEN, OPS, SIZES, TESTS
+from minitp.plan.calibrate.durations import Kind
+from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS
 from minitp.plan.check import comparison
-from minitp.plan.check_now import PAYLOADS, now
-from minitp.plan.durations import Kind
+from minitp.plan.check.now import PAYLOADS, now
+from minitp.plan.memory import own
 from minitp.trace.predict import predict
 from tests.mpi_world import run_threads
 from tests.plan.calibration import ALPHA, DEVICE, known, plan, seconds, trace_of, training, written
@@ -150,7 +150,7 @@ def test_collectives_run_now_are_at_payloads_of_no_table():
 
 
 def test_collectives_run_now_stand_beside_the_machine(monkeypatch):
-    from minitp.plan import check_now
+    from minitp.plan.check import now as check_now
     monkeypatch.setattr(check_now, "PAYLOADS", (4, 80))
     found, other = run_threads(lambda comm: now(comm, known(), seconds=0), 2)
     rows = found.rows

@@ -1,10 +1,10 @@
 """Latency against bytes: crossovers, marks, and the cost of a token's syncs on different links."""
 import pytest
 
-from minitp.plan.curve import SIZES, curve, sync_point, sync_points
 from minitp.plan.links import LINKS
 from minitp.plan.network import price
-from minitp.plan.sync_cost import on_links, switch_hop
+from minitp.plan.network.curve import SIZES, curve, sync_point, sync_points
+from minitp.plan.network.sync_cost import on_links, switch_hop
 from tests.plan.networks import boxes, carrying, link, machine, published
 from tests.plan.plan_models import LLAMA2_70B, LLAMA31_405B
 

@@ -4,14 +4,15 @@ from dataclasses import replace
 import pytest
 
 from minitp.errors import ConfigError
-from minitp.plan import decode, flops, memory
-from minitp.plan.decode import bytes_read, prefill, token
+from minitp.plan import memory
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout, Place
 from minitp.plan.links import Link
 from minitp.plan.machine import Level, Machine
 from minitp.plan.rows import by_kind
-from minitp.plan.what_if import scaling
+from minitp.plan.speed import decode, flops
+from minitp.plan.speed.decode import bytes_read, prefill, token
+from minitp.plan.speed.what_if import scaling
 from minitp.trace.predict import GenerationPlan, forward_pass
 from tests.plan.plan_models import (
     A100,

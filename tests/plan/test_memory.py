@@ -12,9 +12,9 @@ from minitp.errors import ConfigError
 from minitp.plan.job import MIXED, MIXED_FP32_GRADIENTS, Inference, Job, Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.memory import UNMODELED, most_bytes, ranks, rows, unmodeled, worst
+from minitp.plan.memory.terms import SYMBOLS
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import KINDS, by_kind, total
-from minitp.plan.terms import SYMBOLS
 from tests.plan.drawn import degrees, model_sizes, planned
 from tests.plan.plan_models import LLAMA31_8B, LLAMA31_405B, gpt, llama
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.busbw import two_levels
-from minitp.plan.collectives import ALGORITHMS, best, seconds
-from minitp.plan.hierarchy import plans
 from minitp.plan.links import LINKS
 from minitp.plan.network import price
-from minitp.plan.policies import mpich
+from minitp.plan.network.busbw import two_levels
+from minitp.plan.network.collectives import ALGORITHMS, best, seconds
+from minitp.plan.network.hierarchy import plans
+from minitp.plan.network.policies import mpich
 from tests.plan.networks import boxes, device, link, machine
 
 GIB = 2**30

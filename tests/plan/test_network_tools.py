@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan import tables
-from minitp.plan.busbw import SIZE_OF, bus_bandwidth, card_rate, factor, seconds_at, share_of_payload
-from minitp.plan.collectives import ALGORITHMS, cost
-from minitp.plan.fit import closest, fit
 from minitp.plan.links import Link
-from minitp.plan.network import price
-from minitp.plan.wire import bytes_at_root, moved
+from minitp.plan.network import price, tables
+from minitp.plan.network.busbw import SIZE_OF, bus_bandwidth, card_rate, factor, seconds_at, share_of_payload
+from minitp.plan.network.collectives import ALGORITHMS, cost
+from minitp.plan.network.fit import closest, fit
+from minitp.plan.network.wire import bytes_at_root, moved
 from tests.plan.networks import boxes, carrying, published
 
 # nccl_* rows of planner_cases.csv: bytes, µs as published, within 60 % of α = 43 µs, B = 235 GB/s (8 × A100).

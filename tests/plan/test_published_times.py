@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from minitp.plan import catalogue
-from minitp.plan.decode import prefill, token
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout
-from minitp.plan.step import StepTime, training_step
+from minitp.plan.speed.decode import prefill, token
+from minitp.plan.speed.step import StepTime, training_step
 
 ONE = Inference(prompt=1, new=0)
 INTERLEAVED = {"schedule": "interleaved", "chunks": 8, "stage_layers": (0, *[1] * 126, 0)}

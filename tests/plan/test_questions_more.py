@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import minitp.plan.questions as questions
-from minitp.commands.plan.ask import answer, plain
+from minitp.commands.plan.ask import answer, everything, plain
 from minitp.errors import ConfigError
 from minitp.plan import catalogue
 from minitp.plan.job import MIXED
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import Answer, WhatIf, named
 from minitp.plan.questions.states import _stalls
-from minitp.plan.traffic import step as moved
+from minitp.plan.speed.traffic import step as moved
 
 CLAIMS = {"C02": "sync-points", "C05": "what-moves", "C06": "embedding-or-time", "C09": "precision",
           "C10": "ten-to-twenty", "C13": "parameters-times-batch", "C14": "inside-a-machine", "C16": "precision",
@@ -253,6 +253,13 @@ def test_printed_and_as_json(capsys):
     assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["gpt-3", "switch"]
     answer([], WhatIf(), True)
     assert len(json.loads(capsys.readouterr().out)) == len(QUESTIONS)
+
+
+def test_all_are_those_that_an_option_has_a_part_in():
+    assert everything(WhatIf()) == list(QUESTIONS)
+    assert {question.name for question in everything(WhatIf(tokens=1e12, batch=8))} == {"train-biggest"}
+    with pytest.raises(ConfigError, match="no question depends on all of"):
+        everything(WhatIf(tokens=1e12, link="ib-hdr", weights="int8", between="ib-hdr"))
 
 
 def test_bytes_of_a_step_are_the_planners():

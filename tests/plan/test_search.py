@@ -6,9 +6,9 @@ import pytest
 from minitp.config import TINY
 from minitp.errors import ConfigError
 from minitp.plan import catalogue, memory
-from minitp.plan.capacity import Capacity
 from minitp.plan.job import Inference, Training
 from minitp.plan.layout import Layout
+from minitp.plan.memory.capacity import Capacity
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import total
 from minitp.plan.search import Candidate, Failure, Limits, fewest, judge, search

@@ -12,18 +12,19 @@ from minitp.errors import ConfigError
 from minitp.generate import Generation, Request, run
 from minitp.model import Transformer
 from minitp.placement import Placement
-from minitp.plan import catalogue, schedule, traffic
-from minitp.plan.decode import prefill, token
+from minitp.plan import catalogue, schedule
 from minitp.plan.job import FLOAT32, Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate import replay, simulated
-from minitp.plan.simulate_classes import Straggler
-from minitp.plan.simulate_prices import meeting_of
-from minitp.plan.simulate_result import Share
-from minitp.plan.step import training_step
+from minitp.plan.simulate.classes import Straggler
+from minitp.plan.simulate.prices import meeting_of
+from minitp.plan.simulate.result import Share
+from minitp.plan.speed import traffic
+from minitp.plan.speed.decode import prefill, token
+from minitp.plan.speed.step import training_step
 from minitp.trace import Timeline, Trace, collect, compare, run_info
 from minitp.trace.check import recorded_by_rank
 from minitp.trace.predict import plan_from_run, predict

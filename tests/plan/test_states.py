@@ -7,14 +7,13 @@ import pytest
 
 from minitp.config import TINY
 from minitp.errors import ConfigError
-from minitp.plan import own
-from minitp.plan.capacity import Capacity, largest_model
 from minitp.plan.job import FLOAT32, MIXED, MIXED_FP32_GRADIENTS, PURE_BF16, Inference, Training
 from minitp.plan.layout import Layout, Place
-from minitp.plan.memory import rows
+from minitp.plan.memory import own, rows
+from minitp.plan.memory.capacity import Capacity, largest_model
+from minitp.plan.memory.states import bare
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Kind, by_kind, total
-from minitp.plan.states import bare
 from tests.plan.plan_models import gpt
 
 STATES: tuple[Kind, ...] = ("weights", "gradients", "optimizer")

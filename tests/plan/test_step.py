@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan import flops
 from minitp.plan.job import Training
 from minitp.plan.layout import Layout
 from minitp.plan.links import Link
-from minitp.plan.step import training_step
+from minitp.plan.speed import flops
+from minitp.plan.speed.step import training_step
 from tests.plan.plan_models import A100, GPT3, boxes, gpt, llama
 
 LLAMA_65B = llama(80, 8192, 64, 64, 22016, 32000)

@@ -4,11 +4,11 @@ from dataclasses import replace
 import pytest
 
 from minitp.errors import ConfigError
-from minitp.plan import what_if
-from minitp.plan.decode import token
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout
 from minitp.plan.network import price
+from minitp.plan.speed import what_if
+from minitp.plan.speed.decode import token
 from tests.plan.plan_models import A100, ETHERNET, GPT3, LLAMA2_7B, LLAMA31_70B, boxes, llama
 
 SHEET = replace(A100, bandwidth_reached=1.0, flops_reached=1.0)

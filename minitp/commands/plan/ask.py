@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from minitp.commands.plan.tables import table
+from minitp.errors import ConfigError
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import Answer, Question, WhatIf, named
 
@@ -15,7 +16,7 @@ from minitp.plan.questions.base import Answer, Question, WhatIf, named
 def answer(names: list[str], what_if: WhatIf, as_json: bool) -> None:
     """Ask each of `names`; without one, list what can be asked."""
     console = Console()
-    asked = list(QUESTIONS) if names == ["all"] else [named(QUESTIONS, name) for name in names]
+    asked = everything(what_if) if names == ["all"] else [named(QUESTIONS, name) for name in names]
     if not asked:
         list_questions(console, as_json)
     elif as_json:
@@ -23,6 +24,14 @@ def answer(names: list[str], what_if: WhatIf, as_json: bool) -> None:
     else:
         for question in asked:
             show(question, question.ask(what_if), console)
+
+
+def everything(what_if: WhatIf) -> list[Question]:
+    """All questions; with options those that depend on each of them. ConfigError where none does."""
+    asked = [question for question in QUESTIONS if set(what_if.given) <= set(question.options)]
+    if not asked:
+        raise ConfigError(f"no question depends on all of {', '.join(what_if.given)}; each says what can be changed")
+    return asked
 
 
 def list_questions(console: Console, as_json: bool) -> None:

@@ -15,9 +15,9 @@ from minitp.comm import Communicator
 from minitp.errors import ConfigError, SaveError
 from minitp.plan import units
 from minitp.plan.calibrate import Calibration, calibrate, machine_of
-from minitp.plan.calibrate_messages import SmallerGroups
+from minitp.plan.calibrate.error import Error
+from minitp.plan.calibrate.messages import SmallerGroups
 from minitp.plan.catalogue import machine, machines_folder, write_machine
-from minitp.plan.error import Error
 from minitp.progress import steps_bar
 from minitp.trace.wording import plain, size
 

@@ -12,8 +12,8 @@ from minitp.comm import Communicator
 from minitp.plan import units
 from minitp.plan.catalogue import machine, machines_folder
 from minitp.plan.check import GOAL, Compared, Comparison, comparison
-from minitp.plan.check_memory import Held
-from minitp.plan.check_passes import PassCompared
+from minitp.plan.check.held import Held
+from minitp.plan.check.pass_times import PassCompared
 from minitp.plan.machine import Machine
 from minitp.trace.file import Trace
 from minitp.trace.wording import plain, size
@@ -122,7 +122,7 @@ def memory_table(rows: Iterable[Held]) -> Table:
 
 def check_collectives(group: Communicator, found: Machine, seconds: float, as_json: bool) -> None:
     """Run collectives now, on every rank; rank 0 prints how far the description is from them."""
-    from minitp.plan.check_now import now
+    from minitp.plan.check.now import now
     compared = now(group, found, seconds=seconds)
     if compared is None:
         return

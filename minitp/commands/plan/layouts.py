@@ -8,11 +8,11 @@ from rich.text import Text
 
 from minitp.commands.plan.tables import memory_table, table, time_table
 from minitp.plan import memory, units
-from minitp.plan.decode import PassTime
 from minitp.plan.job import Inference, Job, Training, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search
+from minitp.plan.speed.decode import PassTime
 from minitp.trace.wording import count
 
 EXAMPLES = 4                       # failures that are shown for each reason
@@ -53,7 +53,8 @@ def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> l
                       f"{units.both(model.parameters * weights)} of weights"),
         Text.assemble((machine.name, "bold"), f": {count(machine.devices, 'device')} {device.name}, "
                       f"{units.both(device.memory if limits.nominal else device.memory_real)} each"
-                      f"{' by name' if limits.nominal else ' in fact'}, {units.percent(limits.reserve)} of it kept free"),
+                      f"{' by name' if limits.nominal else ' in fact'}, {units.percent(limits.reserve)} of it kept "
+                      "free"),
         Text(job_in_words(job))]
 
 

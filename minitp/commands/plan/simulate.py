@@ -14,8 +14,8 @@ from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate import Progress, replay, simulated
-from minitp.plan.simulate_classes import Show, Straggler
-from minitp.plan.simulate_result import Share, Simulation
+from minitp.plan.simulate.classes import Show, Straggler
+from minitp.plan.simulate.result import Share, Simulation
 from minitp.progress import steps_bar
 from minitp.runs import header_of
 from minitp.trace.file import Trace

@@ -6,7 +6,7 @@ share of the peak, so the farther from the table's layer, the rougher.
 from dataclasses import dataclass
 
 from minitp.errors import ConfigError
-from minitp.plan.flops import gpt_model
+from minitp.plan.speed.flops import gpt_model
 
 SOURCE = "Korthikanti et al. 2022, table 4: a layer of the 22B model on 8 A100-80, TP8, micro-batch 4"
 

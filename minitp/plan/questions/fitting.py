@@ -2,11 +2,11 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from minitp.plan import catalogue, flops, search, units
-from minitp.plan.capacity import Capacity, fewest_devices, most_sequences, tensor_and_pipeline
+from minitp.plan import catalogue, search, units
 from minitp.plan.job import MIXED, MIXED_FP32_GRADIENTS, Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity, fewest_devices, most_sequences, tensor_and_pipeline
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import (
@@ -24,6 +24,7 @@ from minitp.plan.questions.parts import (
     sources,
     weights_of,
 )
+from minitp.plan.speed import flops
 
 MACHINE, NEWEST, FIRST, GPT3 = "8xa100-80", "llama-3.1-405b", "llama-65b", "gpt-3-175b"
 TYPES = ("bf16", "fp8", "int4")

@@ -1,14 +1,15 @@
 """Of devices: a GPU with a terabyte, kinds of memory, wafers of SRAM. Capacity and bandwidth are two numbers."""
 from dataclasses import replace
 
-from minitp.plan import catalogue, decode, search, units, what_if
+from minitp.plan import catalogue, search, units
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Device, Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, floats, gb, some, sources, weights_of
-from minitp.plan.what_if import OnDevice
+from minitp.plan.speed import decode, what_if
+from minitp.plan.speed.what_if import OnDevice
 
 TERABYTE = 10**12
 MACHINE, BIG, MIDDLE, EXPERTS = "8xa100-80", "llama-3.1-405b", "llama-2-70b", "mixtral-8x7b"

@@ -2,16 +2,18 @@
 "nodes."""
 from dataclasses import replace
 
-from minitp.plan import catalogue, curve, decode, network, step, sync_cost, traffic, units
+from minitp.plan import catalogue, network, units
 from minitp.plan.job import Inference, Training, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.links import LINKS, Link
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
+from minitp.plan.network import curve, sync_cost
+from minitp.plan.network.sync_cost import SyncRow
 from minitp.plan.published import dllama
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, floats, gb, several, some, sources
-from minitp.plan.sync_cost import SyncRow
+from minitp.plan.speed import decode, step, traffic
 
 MACHINE, MIDDLE, SMALL, GPT3 = "8xa100-80", "llama-2-70b", "llama-2-7b", "gpt-3-175b"
 RANKS = (2, 4, 8)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from minitp.errors import ConfigError
 from minitp.plan import catalogue, units
-from minitp.plan.capacity import Capacity
 from minitp.plan.catalogue import PublishedRun
 from minitp.plan.job import bytes_of
 from minitp.plan.machine import Device, Machine
 from minitp.plan.memory import RESERVE, UNMODELED
+from minitp.plan.memory.capacity import Capacity
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import WhatIf
 from minitp.trace.wording import count, plain

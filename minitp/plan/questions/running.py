@@ -1,16 +1,18 @@
 """Of running a model: sync points, what moves, which axis is cut, the longest context, experts, one small card."""
 from dataclasses import replace
 
-from minitp.plan import catalogue, curve, decode, flops, memory, search, traffic, units
-from minitp.plan.capacity import Capacity, longest_context, most, most_sequences, verdict
+from minitp.plan import catalogue, memory, search, units
 from minitp.plan.job import BYTES, Inference, Training, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity, longest_context, most, most_sequences, verdict
 from minitp.plan.model import PlannedModel
+from minitp.plan.network import curve
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, UNCOUNTED, box, floats, gb, several, some, sources, weights_of
 from minitp.plan.rows import by_kind
-from minitp.plan.syncs import syncs
+from minitp.plan.speed import decode, flops, traffic
+from minitp.plan.speed.syncs import syncs
 
 MACHINE, MIDDLE, SMALLEST, PARALLEL, LONG, EXPERTS = ("8xa100-80", "llama-2-70b", "smollm2-135m", "gpt-neox-20b",
                                                       "llama-3.1-70b", "mixtral-8x7b")

@@ -1,15 +1,16 @@
 """Published runs as the planner sees them: memory, step and days of their layouts, beside what was published."""
 from dataclasses import dataclass, replace
 
-from minitp.plan import catalogue, memory, search, step, units
-from minitp.plan.capacity import Capacity, Verdict, verdict
+from minitp.plan import catalogue, memory, search, units
 from minitp.plan.catalogue import PublishedRun
 from minitp.plan.job import MIXED
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity, Verdict, verdict
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, UNCOUNTED, floats, gb, some, sources, under
 from minitp.plan.rows import by_kind
+from minitp.plan.speed import step
 
 MACHINE, BLOOM = "8xa100-80", "bloom-176b"
 RUNS = ("bloom-176b", "llama-65b", "llama-3.1-405b-8192", "llama-3.1-405b-16384", "gpt-3-175b-sc21-384",

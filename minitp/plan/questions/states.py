@@ -3,9 +3,10 @@ from dataclasses import replace
 from math import frexp, ldexp
 
 from minitp.errors import ConfigError
-from minitp.plan import catalogue, flops, growth, memory, search, step, traffic, units
+from minitp.plan import catalogue, memory, search, units
 from minitp.plan.job import MIXED, MIXED_FP32_GRADIENTS, PRECISIONS, Precision, Recompute, Training
 from minitp.plan.layout import Layout
+from minitp.plan.memory import growth
 from minitp.plan.model import PlannedModel
 from minitp.plan.published import deepspeed
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
@@ -22,6 +23,7 @@ from minitp.plan.questions.parts import (
     weights_of,
 )
 from minitp.plan.rows import by_kind
+from minitp.plan.speed import flops, step, traffic
 
 MACHINE, GPT3, SMALL = "8xa100-80", "gpt-3-175b", "llama-2-7b"
 SCHEMES = (("to run it, bf16", Precision(2, 0, 0, 0)), ("pure bf16, no master copy", PRECISIONS["pure-bf16"]),

@@ -3,7 +3,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from minitp.errors import ConfigError
-from minitp.plan import catalogue, flops, search, step, units
+from minitp.plan import catalogue, search, units
 from minitp.plan.job import MIXED, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
@@ -21,6 +21,7 @@ from minitp.plan.questions.parts import (
     some,
     sources,
 )
+from minitp.plan.speed import flops, step
 
 MACHINE, GPT3, SMALLER = "8xa100-80", "gpt-3-175b", "llama-65b"
 HOFFMANN = 20.0

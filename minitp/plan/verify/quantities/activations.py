@@ -1,13 +1,14 @@
 """Activations: Korthikanti et al.'s schemes from minitp's inventory of saved arrays, and two older rules."""
 from dataclasses import replace
 
-from minitp.plan import activations, memory
-from minitp.plan.flops import gpt_model, gpt_selective
+from minitp.plan import memory
 from minitp.plan.job import MIXED_FP32_GRADIENTS, PRECISIONS, Recompute, Training
 from minitp.plan.layout import Layout, Place
+from minitp.plan.memory import activations
+from minitp.plan.memory.rank_share import share
+from minitp.plan.memory.terms import total
 from minitp.plan.published.calculators import ZERO_ELEMENTS, zero_activations
-from minitp.plan.share import share
-from minitp.plan.terms import total
+from minitp.plan.speed.flops import gpt_model, gpt_selective
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.quantities.states import replicas, stage
 from minitp.plan.verify.registry import Planned, quantity

@@ -1,8 +1,8 @@
 """Collectives: Hockney's costs, NCCL's latency model, measured pairs, two levels."""
 from dataclasses import replace
 
-from minitp.plan import busbw, collectives, nccl
 from minitp.plan.links import Link
+from minitp.plan.network import busbw, collectives, nccl
 from minitp.plan.published import mpich
 from minitp.plan.published.nccl_fits import Fit, fit
 from minitp.plan.verify.case import Case, CaseError

@@ -4,7 +4,7 @@ from minitp.plan.catalogue import model as catalogue_model
 from minitp.plan.job import Recompute, Training
 from minitp.plan.layout import Layout
 from minitp.plan.model import PlannedModel
-from minitp.plan.step import StepTime, training_step
+from minitp.plan.speed.step import StepTime, training_step
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.hardware import device
 from minitp.plan.verify.quantities.states import replicas

@@ -1,8 +1,8 @@
 """Weights, gradients and optimizer state per device, and the largest model whose states fit."""
 from minitp.plan.job import Precision
+from minitp.plan.memory.states import bare
 from minitp.plan.published.calculators import megatron_bytes
 from minitp.plan.rows import total
-from minitp.plan.states import bare
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.hardware import memory
 from minitp.plan.verify.registry import Planned, quantity

@@ -1,9 +1,9 @@
 """Whole trainings: operations, days, device hours, batches and how many devices."""
 from math import ceil, prod
 
-from minitp.plan import flops
 from minitp.plan.job import Recompute, Training
 from minitp.plan.published.runs import reached, segments
+from minitp.plan.speed import flops
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.hardware import memory, peak
 from minitp.plan.verify.known import known_run, sequences, tokens_of_sequence

@@ -1,6 +1,6 @@
 """FLOP/s reached, and as shares of the peak: MFU, HFU, scaling efficiency, gains."""
-from minitp.plan import flops
 from minitp.plan.job import Recompute
+from minitp.plan.speed import flops
 from minitp.plan.verify.case import Case, CaseError, number
 from minitp.plan.verify.hardware import peak
 from minitp.plan.verify.known import AXES, known_run

@@ -1,0 +1,294 @@
+"""The time of one token, and of a prompt, on a machine we don't have.
+
+A decode step reads every weight once for all its sequences, and each sequence's keys and values; it computes little. So
+its time is bytes over bandwidth (Pope et al. 2023, section 3; kipply 2022), plus 2L + 2 sync points that follow one
+another: small messages, whose latency counts and not their bytes. A prompt is the other way round: it computes.
+
+  time of a stage = max(bytes of weights / bandwidth, their operations / peak) + the same of the KV cache + sync points
+
+Rates are what the device reaches (Device.bandwidth_reached, flops_reached). Sync points and payloads are those of
+minitp.trace.predict; each is priced by plan.network. Stages of a pipeline work one after the other. All of it is a
+model; sampling and the tokenizer aren't in it.
+"""
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, Literal, NamedTuple
+
+from minitp.errors import ConfigError
+from minitp.plan.job import Inference, bytes_of
+from minitp.plan.layout import Layout, Place
+from minitp.plan.machine import Machine
+from minitp.plan.model import PlannedModel
+from minitp.plan.network import Price, price
+from minitp.plan.rows import TimeRow
+from minitp.plan.speed import flops
+from minitp.plan.speed.syncs import PREDICTED, on_stage, syncs
+
+Ends = Literal["cut", "copied"]
+"""Embedding table and head: cut over the tp group (two sync points more), or whole on every rank, as in gpt-fast."""
+
+LOGITS = 4                                     # bytes: logits are float32
+ROOFLINE = "Pope et al. 2023, section 3; rates reached: the device's source"
+
+
+class Read(NamedTuple):
+    """Bytes that a rank reads in one pass, by part. `table` is what it holds of the embedding table: of that, only the
+    tokens' rows are read."""
+    layers: float
+    head: float
+    rows: float
+    cache: float
+    table: float
+
+    @property
+    def weights(self) -> float:
+        return self.layers + self.head + self.rows
+
+
+@dataclass(frozen=True)
+class PassTime:
+    """One forward pass, of one new token (or of a prompt) of each of `sequences` sequences.
+
+    memory_s, compute_s   of the seconds, those bound by bytes read and those bound by operations
+    latency_s, moving_s   of sync points and messages: waiting for hops, and moving bytes
+    syncs                 sync points of the tp group, one after the other
+    bytes_read            by the rank that reads the most
+    """
+    rows: tuple[TimeRow, ...]
+    sequences: int
+    tokens: int
+    memory_s: float
+    compute_s: float
+    latency_s: float
+    moving_s: float
+    syncs: int
+    bytes_read: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(row.seconds for row in self.rows)
+
+    @property
+    def network_s(self) -> float:
+        return self.latency_s + self.moving_s
+
+    @property
+    def tokens_per_s_each(self) -> float:
+        """Of one sequence."""
+        return self.tokens / self.seconds
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all sequences together."""
+        return self.sequences * self.tokens_per_s_each
+
+    @property
+    def bound(self) -> Literal["memory", "compute", "network"]:
+        """What takes most of the time."""
+        shares: dict[Literal["memory", "compute", "network"], float] = {
+            "memory": self.memory_s, "compute": self.compute_s, "network": self.network_s}
+        return max(shares, key=lambda name: shares[name])
+
+    def to_plain(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "tokens/s each": self.tokens_per_s_each, "tokens/s": self.tokens_per_s,
+                "memory s": self.memory_s, "compute s": self.compute_s, "latency s": self.latency_s,
+                "moving s": self.moving_s, "sync points": self.syncs, "bytes read": self.bytes_read,
+                "bound": self.bound, "rows": [row.to_plain() for row in self.rows]}
+
+
+TokenTime = PassTime
+
+
+def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, context: int | None = None,
+          ends: Ends = "cut", policy: str | None = None, groups: int = 1) -> PassTime:
+    """One new token of each sequence, where `context` tokens of each are cached (None: all that the job's will be).
+
+    groups: in how many the batch follows itself through a pipeline's stages. With one, all stages but one are idle;
+    with as many as stages, each works on another group, and all sequences get a token in the time of one group's pass.
+    policy: which algorithm the sync points take, as plan.network.price has it. None: on GPUs NCCL's own estimate for
+    its kernels, which a decode step starts as one graph; elsewhere the cheapest, or what was measured.
+    """
+    each = ceil(job.batch / layout.dp)
+    if not 1 <= groups <= min(layout.pp, each):
+        raise ConfigError(f"{each} sequences a replica can't follow one another through {layout.pp} stages in {groups} "
+                          "groups: no more work at once than there are stages, and each needs a sequence")
+    cached = job.context if context is None else context
+    together = replace(job, batch=ceil(job.batch / groups))
+    time = _Forward(model, layout, together, machine, 1, float(cached), ends, policy).time()
+    return replace(time, sequences=job.batch)
+
+
+def prefill(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, ends: Ends = "cut",
+            policy: str | None = None) -> PassTime:
+    """The pass over the prompts: the time to the first token. Half of attention is masked, and skipped.
+
+    A pipeline takes the sequences one after the other, each stage working on another one.
+    """
+    attended = flops.attended(job.prompt, causal=True)
+    return _Forward(model, layout, job, machine, job.prompt, attended, ends, policy).time()
+
+
+def bytes_read(model: PlannedModel, layout: Layout, job: Inference, place: Place, *, context: float | None = None,
+               ends: Ends = "cut", tokens: int = 1) -> Read:
+    """What the rank at `place` reads in one pass over `tokens` tokens of each sequence."""
+    held, size = model.on_stage(layout, place), bytes_of(job.weights)
+    config, sequences = model.config, ceil(job.batch / layout.dp)
+    layer, seen = held["layer"], job.context if context is None else context
+    visitors = sequences * tokens * layout.ep                              # tokens that meet this rank's experts
+    visited = flops.touched(model.experts, model.active, visitors) / model.experts if model.experts > 1 else 1.0
+    table = config.vocab * config.hidden if ends == "copied" else held["embedding"].shard if place.pp == 0 else 0
+    head = norm = 0
+    if place.pp == layout.pp - 1:
+        own = held["head"].total if layout.pp > 1 or not config.tied else held["embedding"].shard
+        head, norm = config.vocab * config.hidden if ends == "copied" else own, held["norm"].total
+    placement = model.placement(layout.tp, layout.embedding, layout.cut)
+    kv = len(placement.kv_heads(place.tp)) * config.head_size
+    cached = 2 * layout.layers_on(config.layers, place.pp) * kv * sequences * seen / layout.cp
+    return Read((layer.shard + layer.whole + layer.expert * visited) * size, (head + norm) * size,
+                sequences * tokens * config.hidden * size if place.pp == 0 else 0.0, cached * bytes_of(job.cache),
+                table * size)
+
+
+class _Term(NamedTuple):
+    """A row, and what of it waits for which part of the machine. `stage`: where it is spent, None between stages."""
+    row: TimeRow
+    memory_s: float = 0.0
+    compute_s: float = 0.0
+    latency_s: float = 0.0
+    moving_s: float = 0.0
+    points: int = 0
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """One question: a pass over `tokens` tokens of each sequence, each of which attends to `attended` positions."""
+    model: PlannedModel
+    layout: Layout
+    job: Inference
+    machine: Machine
+    tokens: int
+    attended: float
+    ends: Ends
+    policy: str | None
+
+    @property
+    def sequences(self) -> int:
+        """On one replica."""
+        return ceil(self.job.batch / self.layout.dp)
+
+    @property
+    def in_turn(self) -> int:
+        """How many batches a pipeline takes one after the other: a prompt's sequences; a decode step goes as one."""
+        return self.sequences if self.layout.pp > 1 and self.tokens > 1 else 1
+
+    def time(self) -> PassTime:
+        """One batch through all stages, then the others, each as far behind as the slowest stage takes."""
+        terms, slowest, reads = [], 0.0, 0.0
+        for stage, count in flops.stages(self.model, self.layout).items():
+            here = list(self._stage(stage, count))
+            terms += here
+            slowest = max(slowest, sum(term.row.seconds for term in here) / count)
+            reads = max(reads, sum(self._read(stage)[:4]))
+        terms += self._messages()
+        if self.in_turn > 1:
+            terms.append(self._behind(slowest))
+        return PassTime(tuple(term.row for term in terms), self.job.batch, self.tokens,
+                        sum(term.memory_s for term in terms), sum(term.compute_s for term in terms),
+                        sum(term.latency_s for term in terms), sum(term.moving_s for term in terms),
+                        sum(term.points for term in terms), reads)
+
+    def _read(self, stage: int) -> Read:
+        """Of the tp rank that reads the most there. Where cuts aren't even the first ranks have more."""
+        reads = (bytes_read(self.model, self.layout, self.one_batch, Place(rank, 0, 0, stage), ends=self.ends,
+                            context=self.attended if self.tokens == 1 else self.tokens, tokens=self.tokens)
+                 for rank in {0, self.layout.tp - 1})
+        return max(reads, key=lambda read: read.weights + read.cache)
+
+    @property
+    def one_batch(self) -> Inference:
+        """What passes the stages at once."""
+        return replace(self.job, batch=ceil(self.sequences / self.in_turn) * self.layout.dp)
+
+    def _stage(self, stage: int, count: int) -> Iterator[_Term]:
+        """What `count` stages like this one take, one after the other."""
+        read, at = self._read(stage), f" on {count} stages" if count > 1 else ""
+        tokens = ceil(self.sequences / self.in_turn) * self.tokens / self.layout.cp
+        share = flops.on_stage(self.model, self.layout, stage, self.attended)
+        rows = self.tokens if self.job.every_row else 1                 # whose logits are wanted
+        head = 2.0 * flops.matrices(self.model).head if share.head and self.ends == "copied" else share.head
+        products = (share.projections + share.mlp + head * rows / self.tokens) * tokens
+        yield self._roofline(f"weights{at}", read.weights, products, count)
+        yield self._roofline(f"KV cache{at}", read.cache, share.scores * tokens, count)
+        yield from self._syncs(stage, count, at)
+
+    def _roofline(self, term: str, size: float, operations: float, count: int) -> _Term:
+        """Whichever takes longer: to read, or to compute."""
+        device = self.machine.device
+        peak = device.peak(self.job.activations)
+        reading = count * size / (device.bandwidth * device.bandwidth_reached)
+        computing = count * operations / (peak * device.flops_reached)
+        times = f"{count} · " if count > 1 else ""
+        if reading >= computing:
+            row = TimeRow(f"read {term}", "bytes / (bandwidth · share reached)",
+                          f"{times}{size / 1e9:.4g} GB / ({device.bandwidth / 1e9:,.5g} GB/s · "
+                          f"{device.bandwidth_reached:.2g})", reading, ROOFLINE)
+            return _Term(row, memory_s=reading)
+        row = TimeRow(f"products with {term}", "operations / (peak · share reached)",
+                      f"{times}{operations / 1e12:.4g} TFLOP / ({peak / 1e12:,.4g} TFLOP/s · "
+                      f"{device.flops_reached:.2g})", computing, ROOFLINE)
+        return _Term(row, compute_s=computing)
+
+    def _syncs(self, stage: int, count: int, at: str) -> Iterator[_Term]:
+        """The sync points of the tp group, merging of a cut cache, and the exchange of experts."""
+        rows, meeting = None if self.job.every_row else 1, self.machine.spread(self.layout, "tp")
+        batch, tokens = ceil(self.sequences / self.in_turn), ceil(self.tokens / self.layout.cp)
+        size = bytes_of(self.job.activations)
+        for sync in syncs(self.model, self.layout, batch, tokens, rows=rows):
+            if sync.part != "layer" and self.ends == "copied":
+                continue
+            times = count * sync.times * on_stage(self.layout, stage, sync.part, self.model.config.layers)
+            payload = sync.elements * (LOGITS if sync.logits else size)
+            if times:
+                yield self._priced(f"sync points, {sync.part}{at}", sync.op, payload, times, meeting, PREDICTED, True)
+        layers = count * self.layout.layers_on(self.model.config.layers, stage)
+        heads = max(len(self.model.placement(self.layout.tp).heads.of(rank)) for rank in range(self.layout.tp))
+        if self.layout.cp > 1:
+            numbers = batch * tokens * heads * (self.model.config.head_size + 2)
+            yield self._priced(f"merge what each piece of the cache gives{at}", "all_reduce", numbers * size, layers,
+                               self.machine.spread(self.layout, "cp"),
+                               "maximum, sum and output of each head: Milakov & Gimelshein 2018")
+        if self.layout.ep > 1 and self.model.experts > 1:
+            numbers = self.layout.ep * batch * tokens * self.model.active * self.model.config.hidden
+            yield self._priced(f"tokens to their experts and back{at}", "all_to_all", numbers * size, 2 * layers,
+                               self.machine.meeting(self.layout.ep, self.layout.tp), "Lepikhin et al. 2020")
+
+    def _messages(self) -> Iterator[_Term]:
+        """From stage to stage, and the chosen token back to the first."""
+        if self.layout.pp == 1:
+            return
+        meeting, batch = self.machine.spread(self.layout, "pp"), ceil(self.sequences / self.in_turn)
+        numbers = batch * ceil(self.tokens / self.layout.cp) * self.model.config.hidden
+        yield self._priced("to the next stage", "send", numbers * bytes_of(self.job.activations), self.layout.pp - 1,
+                           meeting, "b·s·h numbers a boundary")
+        yield self._priced("the chosen tokens to the first stage", "send", 4 * batch, 1, meeting, "4 bytes each")
+
+    def _priced(self, term: str, op: str, payload: float, times: int, meeting: tuple[int, ...], source: str,
+                point: bool = False) -> _Term:
+        """`times` collectives alike, one after the other, and what is around each on the device."""
+        policy = self.policy or ("nccl" if self.machine.device.kind == "gpu" else "best")
+        each: Price = price(op, payload, meeting, self.machine, policy=policy if op != "send" else "best")
+        around = self.machine.device.launch_s if each.seconds else 0.0
+        starts = f" + {around * 1e6:,.4g} µs around it" if around else ""
+        row = TimeRow(term, f"times · ({each.formula}{' + launch' if around else ''})",
+                      f"{times} · ({each.seconds * 1e6:,.4g} µs{starts}) ({op}, {payload:,.0f} B, {each.algorithm})",
+                      times * (each.seconds + around), f"{source}; {each.source}")
+        return _Term(row, latency_s=times * (each.latency_s + around),
+                     moving_s=times * (each.seconds - each.latency_s), points=times if point else 0)
+
+    def _behind(self, slowest: float) -> _Term:
+        """The other batches that follow the first through the pipeline."""
+        waits = (self.in_turn - 1) * slowest
+        return _Term(TimeRow("other sequences, each a stage behind", "(sequences − 1) · slowest stage",
+                             f"{self.in_turn - 1} · {slowest:.4g} s", waits, "Huang et al. 2019, GPipe"),
+                     compute_s=waits)
