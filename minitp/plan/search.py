@@ -96,7 +96,7 @@ class Found:
     failed: list[Failure]
 
     @property
-    def reasons(self) -> dict[str, int]:
+    def reasons(self) -> dict[Why, int]:
         """How many meshes failed for each reason."""
         return dict(Counter(failure.why for failure in self.failed))
 
