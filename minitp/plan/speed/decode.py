@@ -142,7 +142,7 @@ def bytes_read(model: PlannedModel, layout: Layout, job: Inference, place: Place
     if place.pp == layout.pp - 1:
         own = held["head"].total if layout.pp > 1 or not config.tied else held["embedding"].shard
         head, norm = config.vocab * config.hidden if ends == "copied" else own, held["norm"].total
-    placement = model.placement(layout.tp, layout.embedding, layout.cut)
+    placement = model.cuts(layout.tp, layout.embedding, layout.cut)
     kv = len(placement.kv_heads(place.tp)) * config.head_size
     cached = 2 * layout.layers_on(config.layers, place.pp) * kv * sequences * seen / layout.cp
     return Read((layer.shard + layer.whole + layer.expert * visited) * size, (head + norm) * size,
@@ -252,7 +252,7 @@ class _Forward:
             if times:
                 yield self._priced(f"sync points, {sync.part}{at}", sync.op, payload, times, meeting, PREDICTED, True)
         layers = count * self.layout.layers_on(self.model.config.layers, stage)
-        heads = max(len(self.model.placement(self.layout.tp).heads.of(rank)) for rank in range(self.layout.tp))
+        heads = max(len(self.model.cuts(self.layout.tp).heads.of(rank)) for rank in range(self.layout.tp))
         if self.layout.cp > 1:
             numbers = batch * tokens * heads * (self.model.config.head_size + 2)
             yield self._priced(f"merge what each piece of the cache gives{at}", "all_reduce", numbers * size, layers,
