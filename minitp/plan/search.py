@@ -5,7 +5,7 @@ open. Memory comes first, as it costs little to work out; what fits is then give
 variant.
 """
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
@@ -201,17 +201,21 @@ def _asked(limits: Limits) -> str:
     return ", ".join(given) or "these degrees"
 
 
-def fewest(model: PlannedModel, machine: Machine, job: Job, limits: Limits | None = None,
-           most: int = 4096) -> tuple[Machine, Found] | None:
+def fewest(model: PlannedModel, machine: Machine, job: Job | Callable[[Machine], Job], limits: Limits | None = None,
+           most: int = 4096, least: float = 0) -> tuple[Machine, Found] | None:
     """The smallest number of such machines that carries the job: 1, 2, 3 … 8 of them, then 16, 32 …; None where none
-    does up to `most` devices."""
-    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if n * machine.per_machine <= most]
+    does up to `most` devices.
+
+    job    may depend on the machine: a batch with a sequence for each device
+    least  devices that are needed by bytes alone: fewer aren't tried
+    """
+    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if least <= n * machine.per_machine <= most]
     for n in boxes:
         if n > 1 and len(machine.levels) < 2:
             return None
         larger = machine.with_devices(n * machine.per_machine)
         try:
-            found = search(model, larger, job, limits)
+            found = search(model, larger, job(larger) if callable(job) else job, limits)
         except ConfigError:
             continue
         if found.best:

@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 from minitp.plan import catalogue, network, units
-from minitp.plan.job import Inference, Training, bytes_of
+from minitp.plan.job import Inference, Training
 from minitp.plan.layout import Layout
-from minitp.plan.links import LINKS, Link
+from minitp.plan.links import LINKS
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.network import curve, sync_cost
 from minitp.plan.network.sync_cost import SyncRow
-from minitp.plan.published import dllama
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, floats, gb, several, some, sources
 from minitp.plan.speed import decode, step, traffic
@@ -167,81 +166,6 @@ def _range(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-# --- a star ---------------------------------------------------------------------------------------------------------
-
-PIS, NODE = "raspberry-pi-cluster", "RasPi4B"
-NODES, POLICIES = (1, 2, 4, 8), ("star", "ring", "doubling")
-WEIGHTS, BUFFERS = "q40", "q80"
-
-
-def raspberry_pis(what: WhatIf) -> Answer:
-    """Why 4 beat 8: distributed-llama's star, and what a ring or doubling would be."""
-    model, dtype = what.the_model(SMALL), what.weights or WEIGHTS
-    c, node = model.config, dllama.node(NODE)
-    layers = dllama.Layers(c.layers, c.hidden, c.ffn, c.kv_heads * c.head_size)
-    job = Inference(weights=dtype, activations="float32")
-    known = dllama.measured(node.name, model.name) if dtype == WEIGHTS else {}
-    rows, numbers = [], dict[str, float]()
-    for n in NODES:
-        fitted = dllama.token_seconds(node, layers, model.parameters - c.vocab * c.hidden, n, dtype, BUFFERS)
-        moved = dllama.transferred(node.version, layers, n, bytes_of(BUFFERS))
-        ours = {policy: _token(model, job, what.the_machine(PIS, n), n, policy) for policy in POLICIES}
-        rows.append((f"{n}", _measured(known.get(n)), units.duration(fitted), units.both(moved),
-                     *(units.duration(ours[policy]) for policy in POLICIES)))
-        numbers |= {f"fitted {n}": fitted, f"moved {n}": moved, **{f"{p} {n}": value for p, value in ours.items()}}
-    numbers |= {f"measured {n}": one.token for n, one in known.items()}
-    link: Link = what.the_machine(PIS).levels[0].link
-    few, many = NODES[-2:]
-    return Answer(
-        f"Because every byte passes the root{_few_and_many(known)}. Summed as minitp does it, {many} take "
-        f"{units.duration(numbers[f'star {many}'])} through a star and {units.duration(numbers[f'doubling {many}'])} "
-        f"by doubling, {few} {units.duration(numbers[f'doubling {few}'])}: a model.",
-        (f"distributed-llama {node.version} cuts every matrix by its outputs. The root sends inputs to each of n − 1 "
-         "nodes and gathers each output, so what passes its link grows with n: "
-         f"{units.both(numbers[f'moved {few}'])} a token with {few}, {units.both(numbers[f'moved {many}'])} with "
-         f"{many}, while each node's share of the work halves.{_more_than_bytes(known, numbers)}",
-         "Column cut then row cut needs two sums a layer and no gathers. Through a star each costs 2(n − 1) messages "
-         f"at the root, by a ring 2(n − 1) in a row of 1/n each, by doubling lg n. On {link.name} a message costs "
-         f"{units.duration(link.latency_s)} whatever its size, so few messages win."),
-        (Table(f"A token of {model.name}, weights {dtype}", (
-            "nodes", "measured, published", "fitted to that", "through the root", "minitp: star", "ring", "doubling"),
-            tuple(rows), (0, 1, 2, 3, 4, 5, 6)),),
-        ("Root: L(n − 1)(3h + F(n − 1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = "
-         f"{bytes_of(BUFFERS):g} B ({BUFFERS}), as in its README to 0.3 %. Measured: inference + transfer. The fit "
-         f"is good to about 30 %; both are of {node.name} on 1 GbE and don't follow --machine or --link. The last "
-         "three columns are a model.",
-         MODELED), sources(model, node, [one.source for one in known.values()], what.the_machine(PIS)), floats(numbers))
-
-
-def _measured(one: dllama.Measured | None) -> str:
-    if one is None:
-        return "–"
-    return f"{units.duration(one.token)} ({units.duration(one.inference)} + {units.duration(one.transfer)})"
-
-
-def _few_and_many(known: dict[int, dllama.Measured]) -> str:
-    """What was measured with 4 and with 8."""
-    few, many = NODES[-2:]
-    if few not in known or many not in known:
-        return ""
-    return (f": measured are {units.duration(known[few].token)} with {few} and "
-            f"{units.duration(known[many].token)} with {many}")
-
-
-def _more_than_bytes(known: dict[int, dllama.Measured], numbers: dict[str, float]) -> str:
-    """How bytes and times of transfer compare."""
-    few, many = NODES[-2:]
-    if few not in known or many not in known:
-        return ""
-    return (f" Transfer as measured takes {known[many].transfer / known[few].transfer:.1f} times as long for "
-            f"{numbers[f'moved {many}'] / numbers[f'moved {few}']:.1f} times the bytes, so bytes alone don't explain "
-            "it: the root's messages pile up. A fit with one rate for the link makes the two nearly equal.")
-
-
-def _token(model: PlannedModel, job: Inference, machine: Machine, n: int, policy: str) -> float:
-    return decode.token(model, Layout(tp=n), job, machine, policy=policy).seconds
-
-
 QUESTIONS = (
     Question("sync-cost", "What does one sync point cost on each link?", sync_point_cost, (),
              ("model", "machine", "devices", "link", "batch")),
@@ -249,6 +173,4 @@ QUESTIONS = (
              inside_a_machine, ("C14",), ("model", "machine", "devices", "link", "between", "batch")),
     Question("switch", "RDMA is fast, but with a switch in between you are toast?", switch, ("C17",),
              ("model", "devices", "link", "batch")),
-    Question("raspberry-pis", "Why do 4 Raspberry Pis beat 8, and would another algorithm change it?", raspberry_pis,
-             (), ("model", "machine", "link", "weights")),
 )
