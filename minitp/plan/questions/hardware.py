@@ -110,8 +110,8 @@ def memory_kind(what: WhatIf) -> Answer:
         f"{a100.memory_kind} on the A100 of 80 GB, {h100.memory_kind} on the H100, {h200.memory_kind} on the H200: it "
         "sets how much a card holds, and, more than its arithmetic, how fast a token comes.",
         (f"HBM is stacked beside the chip and wide {GENERAL}. These cards have {', '.join(kinds)}. Each "
-         f"generation brings both numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the capacity stays "
-         f"{h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} times; from H100 to "
+         f"generation brings both numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the "
+         f"capacity stays {h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} times; from H100 to "
          f"H200 {h200.memory / h100.memory:.2f} and {h200.bandwidth / h100.bandwidth:.2f} times, with the same "
          "arithmetic. With the first HBM before them HBM3e is the fifth by name, so a guess of a sixth generation is "
          f"one too many for these cards {GENERAL}.",
