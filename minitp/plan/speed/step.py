@@ -229,22 +229,24 @@ class _Step:
         return [self._row(NAMES["dp"], like, exposed, _hidden(total - exposed))], total - exposed
 
     def _optimizer(self) -> TimeRow:
-        """Reads gradients, reads and writes the master copy and the moments, writes the weights: memory's work."""
+        """Reads gradients, reads and writes the copy that is updated and the moments, writes weights: memory's work."""
         device = self.machine.device
         mine, size = updated(self.model, self.layout, self.job, Place(0, 0, 0, self.stage))
-        return TimeRow("optimizer", "numbers · (gradients + 2·(master + moments) + weights) / bandwidth",
+        written = "2·(master + moments) + weights" if self.job.precision.master else "2·(weights + moments)"
+        return TimeRow("optimizer", f"numbers · (gradients + {written}) / bandwidth",
                        f"{mine / 1e9:.4g}e9 · {size / max(mine, 1):.4g} B / ({device.bandwidth / 1e9:,.5g} GB/s · "
                        f"{device.bandwidth_reached:.2g})", size / (device.bandwidth * device.bandwidth_reached),
                        "Adam, once a step")
 
 
 def updated(model: PlannedModel, layout: Layout, job: Training, place: Place) -> tuple[float, float]:
-    """Numbers that the rank at `place` updates once a step, and the bytes that this reads and writes."""
+    """Numbers that the rank at `place` updates once a step, and the bytes that this reads and writes: where no master
+    copy is kept, the weights are what is read and updated."""
     dense, experts = (layout.dp, layout.dp * layout.cp // layout.ep) if layout.zero else (1, 1)
     mine = sum((part.shard + part.whole) / dense + part.expert / experts
                for part in model.on_stage(layout, place).values())
     kept = job.precision
-    return mine, mine * (kept.gradients + 2 * kept.optimizer + kept.weights)
+    return mine, mine * (kept.gradients + 2 * kept.optimizer + kept.weights * (1 if kept.master else 2))
 
 
 def _hidden(seconds: float) -> str:
