@@ -13,6 +13,7 @@ from minitp.errors import ConfigError
 from minitp.plan.layout import Schedule
 
 Direction = Literal["forward", "backward"]
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
 class Instruction(NamedTuple):

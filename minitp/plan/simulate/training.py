@@ -11,7 +11,7 @@ from math import prod
 
 from minitp.plan import schedule
 from minitp.plan.job import FLOAT32_BYTES, Training
-from minitp.plan.schedule import Instruction
+from minitp.plan.schedule import DIRECTIONS, Instruction
 from minitp.plan.simulate.stages import Stage, StagePass, Step, part_of
 from minitp.plan.speed import flops, traffic
 from minitp.plan.speed.traffic import Traffic
@@ -36,6 +36,12 @@ class TrainingStep:
             one = self._with_messages(instruction.kind, instruction, self._steps(instruction))
             yield one._replace(steps=(*one.steps, *self._once())) if n == last else one
         yield self._optimizer()
+
+    def count(self) -> int:
+        """How many events `passes` has: those of one micro-batch, as often as there are."""
+        of_one = [Instruction(kind, 0, chunk) for kind in DIRECTIONS for chunk in range(self.stage.layout.chunks)]
+        each = sum(len(self._with_messages(one.kind, one, self._steps(one)).steps) for one in of_one)
+        return self.micro_batches * each + len(self._once()) + len(self._optimizer().steps)
 
     @cached_property
     def micro_batches(self) -> int:
