@@ -214,7 +214,7 @@ def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
 def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | None:
     """Why a job can't be laid out so at all, whatever the memory; None where it can."""
     config = model.config
-    if layout.pp * layout.chunks > config.layers:
+    if layout.stage_layers is None and layout.pp * layout.chunks > config.layers:
         return "shape", f"{config.layers} layers can't fill {layout.pp * layout.chunks} pipeline chunks"
     if layout.tp > config.heads:
         return "shape", f"{config.heads} heads can't keep {layout.tp} tensor parallel ranks at work"

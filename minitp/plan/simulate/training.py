@@ -10,9 +10,9 @@ from functools import cached_property
 from math import prod
 
 from minitp.plan import schedule
-from minitp.plan.job import Training
-from minitp.plan.schedule import Instruction
-from minitp.plan.simulate.stages import FLOAT32, Stage, StagePass, Step, part_of
+from minitp.plan.job import FLOAT32_BYTES, Training
+from minitp.plan.schedule import DIRECTIONS, Instruction
+from minitp.plan.simulate.stages import Stage, StagePass, Step, part_of
 from minitp.plan.speed import flops, traffic
 from minitp.plan.speed.traffic import Traffic
 from minitp.trace.predict_pass import Pass
@@ -36,6 +36,12 @@ class TrainingStep:
             one = self._with_messages(instruction.kind, instruction, self._steps(instruction))
             yield one._replace(steps=(*one.steps, *self._once())) if n == last else one
         yield self._optimizer()
+
+    def count(self) -> int:
+        """How many events `passes` has: those of one micro-batch, as often as there are."""
+        of_one = [Instruction(kind, 0, chunk) for kind in DIRECTIONS for chunk in range(self.stage.layout.chunks)]
+        each = sum(len(self._with_messages(one.kind, one, self._steps(one)).steps) for one in of_one)
+        return self.micro_batches * each + len(self._once()) + len(self._optimizer().steps)
 
     @cached_property
     def micro_batches(self) -> int:
@@ -227,7 +233,8 @@ class TrainingStep:
             if event.site == "gradients.norm" and layout.pp > 1:
                 steps.append(steps[-1]._replace(axis="pp"))
         update = stage.work.update(stage.stage)
-        gathers = [self._dp(row, None, own=update) for row in self._data("optimizer", False)]
+        gathers = [self._dp(row, None, own=0.0 if n else update)
+                   for n, row in enumerate(self._data("optimizer", False))]
         return StagePass("optimizer", STEP, None, (*steps, *gathers), 0.0 if gathers else update)
 
     def _owed(self, axis: str, site: str, payload: float) -> Step:
@@ -237,4 +244,4 @@ class TrainingStep:
 
 def replace_payload(event: Expected, numbers: int) -> Expected:
     """The same float32 event of so many numbers."""
-    return event._replace(shape=(numbers,), payload=numbers * FLOAT32)
+    return event._replace(shape=(numbers,), payload=numbers * FLOAT32_BYTES)

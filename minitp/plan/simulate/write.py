@@ -42,8 +42,8 @@ def written(run: Run, times: Times, shown: Sequence[int]) -> Trace:
 
 
 def check_written(run: Run, shown: Sequence[int]) -> None:
-    """ConfigError where the lanes have more events than a file can hold."""
-    events = sum(len(run.steps[lane]) for lane in shown)
+    """ConfigError where the lanes have more events than a file can hold; none of them is made for it."""
+    events = run.count(run.lanes[lane] for lane in shown)
     if events > MOST_EVENTS:
         raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most "
                           "that a trace is written with: show classes, or fewer micro-batches or new tokens")
