@@ -1,5 +1,6 @@
 """The questions of `minitp plan ask`, in the order in which they are listed."""
 from minitp.plan.questions import (
+    biggest,
     fitting,
     hardware,
     machines,
@@ -13,9 +14,9 @@ from minitp.plan.questions import (
 )
 from minitp.plan.questions.base import Question
 
-QUESTIONS: tuple[Question, ...] = (*fitting.QUESTIONS, *machines.QUESTIONS, *training.QUESTIONS, *runs.QUESTIONS,
-                                   *states.QUESTIONS, *hardware.QUESTIONS, *running.QUESTIONS, *serving.QUESTIONS,
-                                   *networks.QUESTIONS, *star.QUESTIONS)
+QUESTIONS: tuple[Question, ...] = (*fitting.QUESTIONS, *machines.QUESTIONS, *training.QUESTIONS, *biggest.QUESTIONS,
+                                   *runs.QUESTIONS, *states.QUESTIONS, *hardware.QUESTIONS, *running.QUESTIONS,
+                                   *serving.QUESTIONS, *networks.QUESTIONS, *star.QUESTIONS)
 
 
 def claims() -> dict[str, tuple[str, ...]]:

@@ -111,10 +111,10 @@ def memory_kind(what: WhatIf) -> Answer:
         "sets how much a card holds, and, more than its arithmetic, how fast a token comes.",
         (f"HBM is stacked beside the chip and wide {GENERAL}. These cards have {', '.join(kinds)}. Each "
          f"generation brings both numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the "
-         f"capacity stays {h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} times; "
-         f"from H100 to H200 {h200.memory / h100.memory:.2f} and {h200.bandwidth / h100.bandwidth:.2f} times, with the same "
-         "arithmetic. With the first HBM before them HBM3e is the fifth by name, so a guess of a sixth generation is "
-         f"one too many for these cards {GENERAL}.",
+         f"capacity stays {h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} "
+         f"times; from H100 to H200 {h200.memory / h100.memory:.2f} and {h200.bandwidth / h100.bandwidth:.2f} times, "
+         "with the same arithmetic. With the first HBM before them HBM3e is the fifth by name, so a guess of a sixth "
+         f"generation is one too many for these cards {GENERAL}.",
          f"What it sets: a card's capacity says how many cards a model takes; its bandwidth how long each token takes, "
          f"as each reads all weights. {model.name} in {job.weights} is "
          f"{units.both(weights_of(model, job.weights))}. The last columns are a token of it on as few cards as hold "

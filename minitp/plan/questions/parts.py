@@ -121,6 +121,11 @@ def gb(size: float) -> str:
     return f"{size / 1e9:,.1f} ({size / 2**30:,.1f})"
 
 
+def tb(size: float) -> str:
+    """The cell of a column whose head says "TB (TiB)"."""
+    return f"{size / 1e12:,.1f} ({size / 2**40:,.1f})"
+
+
 def floats(values: Mapping[str, float]) -> dict[str, float]:
     """An answer's numbers; counts and verdicts are numbers too."""
     return {name: float(value) for name, value in values.items()}

@@ -1,20 +1,16 @@
-"""Trainings: of 70–175B on one machine, of GPT-3, of the biggest; planned beside what was published."""
+"""Trainings: of 70–175B on one machine, and of GPT-3; planned beside what was published."""
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from minitp.errors import ConfigError
-from minitp.plan import catalogue, search, units
+from minitp.plan import catalogue, units
 from minitp.plan.catalogue import PublishedRun
-from minitp.plan.job import MIXED, Recompute, Training
-from minitp.plan.layout import Layout
+from minitp.plan.job import MIXED, Recompute
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions import runs
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import (
     MODELED,
-    UNCOUNTED,
     Cards,
     Tokens,
     box,
@@ -25,7 +21,7 @@ from minitp.plan.questions.parts import (
     sources,
     training_tokens,
 )
-from minitp.plan.speed import flops, step
+from minitp.plan.speed import flops
 
 MACHINE, GPT3, SMALLER = "8xa100-80", "gpt-3-175b", "llama-65b"
 
@@ -194,90 +190,9 @@ def _gpt3_numbers(model: PlannedModel, devices: int, work: float, new: Trained, 
     return numbers
 
 
-# --- the biggest ----------------------------------------------------------------------------------------------------
-
-BIGGEST, H100, SIZES = "llama-3.1-405b", "meta-24k-h100", (1024, 2048, 4096, 8192, 16384)
-
-
-def train_biggest(what: WhatIf) -> Answer:
-    """C07, for a training: the same batch on more and more cards."""
-    model = what.the_model(BIGGEST)
-    run = next((run for run in catalogue.runs().values() if run.model == model and run.training.tokens),
-               catalogue.run("llama-3.1-405b"))
-    tokens = training_tokens(model, what.tokens).number
-    job = replace(run.training, batch=what.batch or run.training.batch, seq=what.seq or run.training.seq, tokens=tokens)
-    machine, states = what.the_machine(H100), model.parameters * job.precision.states
-    sizes = (what.devices,) if what.devices else SIZES
-    found = [(n, _best(model, job, what.the_machine(H100, n))) for n in sizes]
-    fit = [(n, best) for n, best in found if best is not None]
-    floor = cards(states, machine.device)
-    numbers: dict[str, float] = {"states": states, "floor": floor.nominal, "floor real": floor.real}
-    for n, best in fit:
-        numbers |= {f"{n} days": best.days, f"{n} mfu": best.time.mfu, f"{n} held": best.held}
-    ends = [fit[0], *fit[1:][-1:]] if fit else []
-    told = "; ".join(f"{n:,} cards {best.days:,.0f} days" for n, best in ends) or "none of these numbers carries it"
-    return Answer(
-        f"{floor.nominal} cards by the bytes of its states; the time asks for more: {told}.",
-        (f"{model.name}: {model.parameters:,} parameters, {job.precision.states:g} bytes each with gradients in "
-         f"{job.precision.gradients:g} bytes, {units.both(states)}. Planned is a batch of {job.batch:,} sequences of "
-         f"{job.seq:,} tokens, {units.count(tokens)} tokens in all. It is the same batch on every number of cards, so "
-         "with more of them each replica has fewer micro-batches, its pipeline idles longer, and twice the cards "
-         "give less than half the days.", *_as_published(model)),
-        (Table(f"On {box(machine)} machines, planned (a model)", (
-            "cards", "best layout that fits", "fullest card, GB (GiB)", "step", "MFU", "days"),
-            tuple(_size_row(n, best) for n, best in found), (0, 2, 3, 4, 5)),),
-        (f"States: {model.parameters / 1e9:.1f}e9 · {job.precision.states:g} B = {states / 1e12:.2f} TB, / "
-         f"{machine.device.memory / 1e9:g} GB = {states / machine.device.memory:.1f} cards. Tried: tensor parallelism "
-         f"over a machine, every pipeline and data parallel degree, ZeRO-1, all recomputations, micro-batch 1, plain "
-         "1F1B.", UNCOUNTED, MODELED), sources(model, machine, run), floats(numbers))
-
-
-class Best(NamedTuple):
-    """The fastest layout that fits."""
-    layout: Layout
-    recompute: str
-    held: int
-    time: step.StepTime
-
-    @property
-    def days(self) -> float:
-        return self.time.days or 0.0
-
-
-def _best(model: PlannedModel, job: Training, machine: Machine) -> Best | None:
-    """The fastest layout that fits; None where none does, or the batch can't be dealt."""
-    try:
-        found = search.search(model, machine, job, search.Limits(tp=min(machine.per_machine, machine.devices), zero=1,
-                                                                 micro_batch=1))
-    except ConfigError:
-        return None
-    for one in found.best[:1]:
-        if isinstance(one.job, Training) and isinstance(one.time, step.StepTime):
-            return Best(one.layout, one.job.recompute, one.held, one.time)
-    return None
-
-
-def _size_row(n: int, best: Best | None) -> tuple[str, ...]:
-    if best is None:
-        return (f"{n:,}", "none", "–", "–", "–", "–")
-    return (f"{n:,}", f"{best.layout}, recompute {best.recompute}", gb(best.held), units.duration(best.time.seconds),
-            units.percent(best.time.mfu), f"{best.days:,.0f}")
-
-
-def _as_published(model: PlannedModel) -> list[str]:
-    """What its authors printed."""
-    told = [f"{run.machine.devices:,} cards as {run.layout}, MFU {units.percent(run.published['mfu'])}"
-            for run in catalogue.runs().values() if run.model == model and run.layout and "mfu" in run.published]
-    if not told:
-        return []
-    return ["Published: " + "; ".join(told) + ". They interleave stages, which plain 1F1B here doesn't."]
-
-
 QUESTIONS = (
     Question("train-on-one-machine", "Can 70–175B be trained on one machine of 8 × 80 GB, if slowly?", on_one_machine,
              ("C11",), ("model", "machine", "memory", "devices", "tokens")),
     Question("gpt-3", "Was GPT-3 (96 layers, 175B) trained on about 400 GPUs, 100 machines of the day?", gpt3,
              ("C18",), ("model", "devices", "tokens")),
-    Question("train-biggest", "How many GPUs does it take to train the biggest LLaMA, and how long?", train_biggest,
-             ("C07",), ("model", "machine", "memory", "devices", "between", "tokens", "batch", "seq")),
 )
