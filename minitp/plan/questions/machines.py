@@ -31,7 +31,7 @@ MACHINE, NEWEST, GPT3 = "8xa100-80", "llama-3.1-405b", "gpt-3-175b"
 FITTED = ("llama-2-7b", "llama-2-13b", "gpt-neox-20b", "llama-33b", "mixtral-8x7b", "llama-65b", "llama-2-70b",
           "gpt-3-175b", "bloom-176b", "llama-3.1-405b", "mt-nlg-530b")
 SEQ = 2048
-TRAINED = search.Limits(zero=3, recompute="full", micro_batch=1)
+TRAINED = search.Limits(zero=3, recompute="full", micro_batch=1, chunks=1)
 
 
 class Carried(NamedTuple):

@@ -87,8 +87,8 @@ def sync_point_cost(what: WhatIf) -> Answer:
          "the other way round, as the ring sends the fewest bytes.",
          f"Libraries have costs of their own: kernels to start, and flags to wait for. On {bare.link} alone, by "
          f"{bare.algorithm}, it would be {units.duration(bare.once_s)}; a plan reckons with "
-         f"{own.once_s / bare.once_s:.1f} times as much. A benchmark that starts each call by itself shows more still; kernels started as "
-         "one graph come close to the plan."),
+         f"{own.once_s / bare.once_s:.1f} times as much. A benchmark that starts each call by "
+         "itself shows more still; kernels started as one graph come close to the plan."),
         (Table(f"A sync point of {model.name} ({LIBRARY})", HEADS, tuple(one.row() for one in waits), (1, 2, 3, 4)),
          Table(f"An all-reduce of {units.both(payload)} ({BARE})", (
             "link", "ranks", "algorithm", "messages in a row", "once", f"{count} times, a token"),
@@ -127,7 +127,8 @@ def inside_a_machine(what: WhatIf) -> Answer:
         "So tensor parallelism stays inside a machine, pipelines and data parallelism go between.",
         (f"{model.name}: two sums a layer, {units.both(payload)} each, one after the other; the weights are read in "
          f"{units.duration(near.time.memory_s)} meanwhile. On {far.link} "
-         f"{units.percent(far.time.latency_s / far.token_s)} of the wait is latency, which no bandwidth buys back.", _training_bytes(trained, machine, steps),
+         f"{units.percent(far.time.latency_s / far.token_s)} of the wait is latency, which no bandwidth buys back.",
+         _training_bytes(trained, machine, steps),
          "ZeRO cuts states over replicas to make a model fit; it does not spare the network, and stage 3 moves "
          "parameters: `minitp plan ask zero`."),
         (Table(f"The sync points of a token of {model.name} ({LIBRARY})", HEADS, tuple(one.row() for one in waits),
