@@ -30,6 +30,7 @@ from minitp.cli_plan.options import (
     the_job,
     the_machine,
 )
+from minitp.plan.job import Inference
 
 if TYPE_CHECKING:
     from minitp.plan.job import Job
@@ -78,10 +79,11 @@ def simulate(
                                               "of a run (its file), to be replayed on the machine.")],
         machine: MachineOption = "8xa100-80", gpus: DevicesOption = None, link: LinkOption = None,
         between: BetweenOption = None, queue: QueueOption = False, speed: SpeedOption = 1.0,
-        task: TaskOption = Task.train, batch: SequencesOption = None, seq: SeqOption = None, prompt: PromptOption = 512,
-        new: NewOption = 4, weights: WeightsOption = "bf16", cache: CacheOption = "bf16",
-        activations: ActivationsOption = "bf16", precision: PrecisionOption = TrainingPrecision.mixed,
-        micro_batch: MicroOption = None, recompute: RecomputeOption = Recompute.none,
+        task: TaskOption = Task.train, batch: SequencesOption = None, seq: SeqOption = None,
+        prompt: PromptOption = Inference.prompt, new: NewOption = 4, weights: WeightsOption = Inference.weights,
+        cache: CacheOption = Inference.cache, activations: ActivationsOption = Inference.activations,
+        precision: PrecisionOption = TrainingPrecision.mixed, micro_batch: MicroOption = None,
+        recompute: RecomputeOption = Recompute.none,
         tp: Degree("Tensor", "1") = 1, pp: Degree("Pipeline", "1") = 1,              # type: ignore[valid-type]
         dp: Degree("Data", "gpus / (tp · pp)") = None,                              # type: ignore[valid-type]
         zero: ZeroOption = 0, sequence: SequenceOption = False, schedule: ScheduleOption = Schedule.one_f_one_b,

@@ -48,6 +48,7 @@ class PlannedModel:
     second_norm       a parallel block whose MLP has a norm of its own (GPT-NeoX)
     published         parameters as they were published, 0 where they weren't; what is planned with is counted
     model_parallel    ranks that the published files are cut for, 0 where that isn't known
+    trained_on        tokens of its published training, 0 where that isn't known
     """
     config: ModelConfig
     experts: int = 1
@@ -59,6 +60,7 @@ class PlannedModel:
     published: int = 0
     model_parallel: int = 0
     note: str = ""
+    trained_on: int = 0
 
     def __post_init__(self):
         if not 1 <= self.active <= self.experts:

@@ -36,6 +36,13 @@ def test_kinds_of_models_are_told_apart():
         "7b": 1, "13b": 2, "33b": 4, "65b": 8}
 
 
+def test_models_know_the_tokens_that_they_were_trained_on():
+    trained = {name: catalogue.model(name).trained_on / 1e9 for name in ("llama-7b", "llama-33b", "405b", "tiny")}
+    assert trained == {"llama-7b": 1000, "llama-33b": 1400, "405b": 15_600, "tiny": 0}
+    told = [run for run in catalogue.runs().values() if run.training.tokens and run.model.trained_on]
+    assert len(told) > 8 and all(run.training.tokens == run.model.trained_on for run in told)
+
+
 def test_rows_of_models_that_are_here_are_the_models():
     tiny, here = catalogue.model("tiny").config, known_config("tiny")
     assert tiny.to_dict() == TINY.to_dict() and tiny.to_dict() | {"name": ""} == here.to_dict() | {"name": ""}
