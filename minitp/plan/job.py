@@ -5,6 +5,8 @@ from typing import Literal
 from minitp.errors import ConfigError
 
 Recompute = Literal["none", "selective", "full"]
+STEP = 1024
+"""Sequences of a training step, unless told otherwise."""
 PREFILL_TOKENS = 8192
 """Tokens of prompts that a replica takes at once, unless told otherwise: enough to keep a large GPU computing."""
 

@@ -22,7 +22,10 @@ from minitp.plan.units import both
 
 RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
 ZERO: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
-MOST = 20_000                      # candidates of a search
+MOST = 20_000
+"""Layouts that a search tries."""
+MOST_DEVICES = 4096
+"""Where `fewest` stops to look for more, unless told otherwise."""
 
 Why = Literal["shape", "batch", "memory"]
 
@@ -119,9 +122,11 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
     return Found(machine, tried, sorted(best, key=_order), sorted(failed, key=_far))
 
 
-def _order(one: Candidate) -> tuple[float, int]:
-    """The fastest first; of those that differ by rounding errors the one that holds less."""
-    return float(f"{one.seconds:.9g}"), one.held
+def _order(one: Candidate) -> tuple[float, float, int]:
+    """The fastest first; of those that differ by rounding errors the one that moves less, then the one that holds
+    less: what a step hides costs no time in a model, but links that are needed for nothing stay free."""
+    moved = one.time.moved if isinstance(one.time, step.StepTime) else 0.0
+    return float(f"{one.seconds:.9g}"), moved, one.held
 
 
 def _far(miss: Failure) -> tuple[bool, int]:
@@ -203,9 +208,9 @@ def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
     capacity = Capacity.of(machine.device, limits.reserve, nominal=limits.nominal)
     judged = verdict(model, layout, job, capacity)
     if judged.place is None or not judged.fits:
-        text = (f"the fullest device needs {both(judged.needed)}, {both(-judged.room)} more than the "
-                f"{both(capacity.usable)} it may use")
-        return Failure(layout, job, "memory", text, -judged.room)
+        needed, usable = both(judged.needed), both(capacity.usable)
+        apart = f", {both(-judged.room)} too much" if needed == usable else ""
+        return Failure(layout, job, "memory", f"needs {needed} of {usable}{apart}", -judged.room)
     time = (decode.token(model, layout, job, machine) if isinstance(job, Inference)
             else step.training_step(model, layout, job, machine))
     return Candidate(model, layout, job, judged.place, judged.needed, judged.room, time)
@@ -284,7 +289,7 @@ def _asked(limits: Limits) -> str:
 
 
 def fewest(model: PlannedModel, machine: Machine, job: Job | Callable[[Machine], Job], limits: Limits | None = None,
-           most: int = 4096, least: float = 0) -> tuple[Machine, Found] | None:
+           most: int = MOST_DEVICES, least: float = 0) -> tuple[Machine, Found] | None:
     """The smallest number of such machines that carries the job: 1, 2, 3 … 8 of them, then 16, 32 …; None where none
     does up to `most` devices.
 

@@ -18,6 +18,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate.classes import SHOWS, Show, Straggler, lanes_of, shown
 from minitp.plan.simulate.engine import run
+from minitp.plan.simulate.planned import planned
 from minitp.plan.simulate.program import NS, Noise, Run
 from minitp.plan.simulate.replaying import replayed
 from minitp.plan.simulate.result import Simulation, shares
@@ -51,7 +52,8 @@ def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *
     axis = [step.axis for steps in one.steps for step in steps]
     weight = [lane.stands_for / layout.devices for lane in lanes]
     return Simulation(written(one, times, chosen), what(one), end / NS,
-                      shares(times, one.first, axis, weight, tails, end), len(lanes), layout.devices, len(axis))
+                      shares(times, one.first, axis, weight, tails, end), len(lanes), layout.devices, len(axis),
+                      planned(model, layout, job, machine, bool(stragglers or jitter)))
 
 
 def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:

@@ -86,10 +86,16 @@ class Run:
         return list(self._work_of(tp, pp).passes())
 
     def _work_of(self, tp: int, pp: int) -> TrainingStep | GenerationSteps:
-        work = Work(self.model, self.layout, self.job, self.machine.device, tp)
-        stage = Stage(self.model, self.layout, self.job, self.machine, work, pp)
-        return (TrainingStep(stage, self.job) if isinstance(self.job, Training)
-                else GenerationSteps(stage, self.job))
+        if (tp, pp) not in self._works:
+            work = Work(self.model, self.layout, self.job, self.machine.device, tp)
+            stage = Stage(self.model, self.layout, self.job, self.machine, work, pp)
+            self._works[tp, pp] = (TrainingStep(stage, self.job) if isinstance(self.job, Training)
+                                   else GenerationSteps(stage, self.job))
+        return self._works[tp, pp]
+
+    @cached_property
+    def _works(self) -> dict[tuple[int, int], TrainingStep | GenerationSteps]:
+        return {}
 
     def count(self, lanes: Iterable[Lane]) -> int:
         """How many events these lanes have, from the sizes alone: all ranks of a stage have equally many."""

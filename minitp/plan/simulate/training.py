@@ -6,11 +6,11 @@ each pass (ZeRO-3).
 """
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 from minitp.plan import schedule
-from minitp.plan.job import FLOAT32_BYTES, Training
+from minitp.plan.job import FLOAT32_BYTES, Recompute, Training
 from minitp.plan.schedule import DIRECTIONS, Instruction
 from minitp.plan.simulate.stages import Stage, StagePass, Step, part_of
 from minitp.plan.speed import flops, traffic
@@ -79,14 +79,14 @@ class TrainingStep:
     def _forward(self, chunk: int) -> list[Step]:
         one = self._pass("forward", 0)
         first_parts, head = self._work
-        events = [*one.forward(gathered=False), *one.loss()]
+        events = _events(one, self.job.recompute)
         head_at = "head" if any(event.site == "head" for event in events) else "loss.max"
         work = first_parts | {head_at: head}
         return self._cut_along_sequence(self.stage.steps(events, work, chunk))
 
     def _backward(self, chunk: int) -> list[Step]:
         one = self._pass("backward", 0)
-        events = list(one.backward(self.job.recompute))
+        events = _events(one, self.job.recompute)
         forward, head = self._work
         scores = self.again if self.job.recompute == "selective" else 0.0
         attention, mlp = 2 * forward.get("attention.o", 0.0) + scores, 2 * forward["mlp.down"]
@@ -240,6 +240,12 @@ class TrainingStep:
     def _owed(self, axis: str, site: str, payload: float) -> Step:
         event = self._like("all_reduce", "optimizer", None, (round(payload / self.job.precision.gradients),), payload)
         return Step(0.0, axis, event._replace(site=site, before="partial"))
+
+
+@lru_cache(maxsize=8)
+def _events(one: Pass, recompute: Recompute) -> tuple[Expected, ...]:
+    """Of a whole pass; every stage picks its own."""
+    return tuple(one.backward(recompute) if one.phase == "backward" else [*one.forward(gathered=False), *one.loss()])
 
 
 def replace_payload(event: Expected, numbers: int) -> Expected:

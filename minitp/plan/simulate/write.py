@@ -21,6 +21,7 @@ from minitp.trace.schema import Event, Mark
 from minitp.trace.simulated import WORLD
 
 MOST_EVENTS = 500_000              # that a trace file can hold, and pages can open
+STEP = "a training step"
 _REASONS = {
     ("tp", "all_reduce"): "add the ranks' partial sums", ("tp", "all_reduce_max"): "the largest of all ranks",
     ("tp", "all_gather"): "lay the ranks' shards side by side",
@@ -134,7 +135,7 @@ def header(ranks: int, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def what(run: Run) -> str:
-    return "a training step" if isinstance(run.job, Training) else "a generation"
+    return STEP if isinstance(run.job, Training) else "a generation"
 
 
 def _closed_form(run: Run) -> dict[str, Any]:

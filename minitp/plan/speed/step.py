@@ -4,10 +4,11 @@
          + optimizer
 
 Products run at the share of the peak that the device reaches: Device.flops_reached, one number for all shapes, with
-what lies between products in it. Collectives of the tp group stand in the way of what follows and hide behind nothing.
-Data parallelism hides behind the passes that it can run beside, but for the first layer's weights and the last
-gradients, and not while another axis takes the same link. What isn't modeled: launches, stragglers, input,
-checkpoints, restarts, shapes that a device likes less. All of it is a model.
+what lies between products in it. A micro-batch of few hundred tokens takes longer to read the weights, above all those
+of experts: `minitp plan simulate` has that, this sum hasn't. Collectives of the tp group stand in the way of what
+follows and hide behind nothing. Data parallelism hides behind the passes that it can run beside, but for the first
+layer's weights and the last gradients, and not while another axis takes the same link. What isn't modeled: launches,
+stragglers, input, checkpoints, restarts, shapes that a device likes less. All of it is a model.
 
 SC21 is Narayanan et al. 2021 (arXiv:2104.04473), KOR Korthikanti et al. 2022 (arXiv:2205.05198).
 """
