@@ -16,6 +16,8 @@ BYTES: dict[str, float] = {
 }
 """Bytes per number. Q8_0 and Q4_0 keep 32 numbers and a 2-byte scale in a block; q80, q40: other names of them."""
 
+FLOAT32_BYTES = int(BYTES["float32"])
+
 
 def bytes_of(dtype: str) -> float:
     """Bytes per number; ConfigError for a type that isn't known."""

@@ -5,7 +5,7 @@ stage, recomputation and micro-batch. Memory comes first, as it costs little to 
 time. A mesh is judged by its best variant.
 """
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -122,9 +122,11 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
     return Found(machine, tried, sorted(best, key=_order), sorted(failed, key=_far))
 
 
-def _order(one: Candidate) -> tuple[float, int]:
-    """The fastest first; of those that differ by rounding errors the one that holds less."""
-    return float(f"{one.seconds:.9g}"), one.held
+def _order(one: Candidate) -> tuple[float, float, int]:
+    """The fastest first; of those that differ by rounding errors the one that moves less, then the one that holds
+    less: what a step hides costs no time in a model, but links that are needed for nothing stay free."""
+    moved = one.time.moved if isinstance(one.time, step.StepTime) else 0.0
+    return float(f"{one.seconds:.9g}"), moved, one.held
 
 
 def _far(miss: Failure) -> tuple[bool, int]:
@@ -217,7 +219,7 @@ def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
 def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | None:
     """Why a job can't be laid out so at all, whatever the memory; None where it can."""
     config = model.config
-    if layout.pp * layout.chunks > config.layers:
+    if layout.stage_layers is None and layout.pp * layout.chunks > config.layers:
         return "shape", f"{config.layers} layers can't fill {layout.pp * layout.chunks} pipeline chunks"
     if layout.tp > config.heads:
         return "shape", f"{config.heads} heads can't keep {layout.tp} tensor parallel ranks at work"
@@ -286,17 +288,21 @@ def _asked(limits: Limits) -> str:
     return ", ".join(given) or "these degrees"
 
 
-def fewest(model: PlannedModel, machine: Machine, job: Job, limits: Limits | None = None,
-           most: int = MOST_DEVICES) -> tuple[Machine, Found] | None:
+def fewest(model: PlannedModel, machine: Machine, job: Job | Callable[[Machine], Job], limits: Limits | None = None,
+           most: int = MOST_DEVICES, least: float = 0) -> tuple[Machine, Found] | None:
     """The smallest number of such machines that carries the job: 1, 2, 3 … 8 of them, then 16, 32 …; None where none
-    does up to `most` devices."""
-    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if n * machine.per_machine <= most]
+    does up to `most` devices.
+
+    job    may depend on the machine: a batch with a sequence for each device
+    least  devices that are needed by bytes alone: fewer aren't tried
+    """
+    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if least <= n * machine.per_machine <= most]
     for n in boxes:
         if n > 1 and len(machine.levels) < 2:
             return None
         larger = machine.with_devices(n * machine.per_machine)
         try:
-            found = search(model, larger, job, limits)
+            found = search(model, larger, job(larger) if callable(job) else job, limits)
         except ConfigError:
             continue
         if found.best:

@@ -121,3 +121,13 @@ def test_a_reserve_takes_its_share():
     full, kept = (search(LLAMA_70B, MACHINE, job, Limits(reserve=share)).best[0] for share in (0.0, 0.5))
     assert full.room - kept.room == pytest.approx(MACHINE.device.memory_real / 2, abs=1)
     assert search(LLAMA_70B, MACHINE, job, Limits(nominal=True)).best[0].room < full.room
+
+
+def test_of_layouts_that_take_equally_long_the_one_that_moves_least_is_best():
+    """ZeRO-3 gathers each layer twice a micro-batch and hides it: where ZeRO-1 fits, nothing speaks for it."""
+    job = Training(batch=1024, seq=4096)
+    small = catalogue.model("llama-2-7b")
+    best = search(small, MACHINE, job, Limits(tp=1, pp=1)).best[0]
+    third = judge(small, replace(best.layout, zero=3), best.job, MACHINE)
+    assert third.seconds == pytest.approx(best.seconds, rel=1e-6) and third.time.moved > 2 * best.time.moved
+    assert best.layout.zero == 1
