@@ -29,8 +29,7 @@ def sync_point_cost(what: WhatIf) -> Answer:
     rows = sync_cost.on_links(payload, count, ranks, links)
     machine = what.the_machine(MACHINE)
     members = min(8, machine.devices)
-    policy = "nccl" if machine.device.kind == "gpu" else "best"
-    own = network.price("all_reduce", payload, machine.meeting(members), machine, policy=policy)
+    own = network.price("all_reduce", payload, machine.meeting(members), machine)
     numbers = {"payload": payload, "syncs": count, "library s": own.seconds}
     numbers |= {f"{row.link} {row.ranks} {row.algorithm}": row.once_s for row in rows}
     slow = max(rows, key=lambda row: row.once_s)
@@ -44,10 +43,10 @@ def sync_point_cost(what: WhatIf) -> Answer:
          f"has {count}. On such sizes the number of messages that follow one another counts: recursive doubling "
          "needs lg p, a ring 2(p − 1). For training's megabytes it is the other way round, as the ring sends the "
          "fewest bytes.",
-         f"Libraries have costs of their own. NCCL's own model for {members} cards of {machine.name} says "
-         f"{units.duration(own.seconds)} ({own.algorithm}); its other ways up to {units.duration(half)}. A benchmark "
+         f"Libraries have costs of their own. As plans price it, {members} devices of {machine.name} take "
+         f"{units.duration(own.seconds)} ({own.algorithm}); other ways up to {units.duration(half)}. A benchmark "
          "that starts each call by itself shows two to three times that; kernels started as one graph come close."),
-        (Table(f"An all-reduce of {units.both(payload)} (a model: α and β of the link)", (
+        (Table(f"An all-reduce of {units.both(payload)} (a model: {sync_cost.BARE})", (
             "link", "ranks", "algorithm", "messages in a row", "once", f"{count} times, a token"),
             tuple(_sync_row(row) for row in rows), (1, 3, 4, 5)),),
         ("Once = messages · α + bytes on the longest path · β: ring 2(p − 1)·α + 2n(p − 1)/p·β, doubling lg p·(α + nβ) "
@@ -94,7 +93,7 @@ def inside_a_machine(what: WhatIf) -> Answer:
          f"parallelism across both, {units.both(far_sent)} and {units.duration(far.seconds)}.",
          "ZeRO cuts states over replicas to make a model fit; it does not spare the network, and stage 3 moves "
          "parameters: `minitp plan ask zero`."),
-        (Table(f"{layers} all-reduces of {units.both(payload)} over {n} ranks (a model)", (
+        (Table(f"{layers} all-reduces of {units.both(payload)} over {n} ranks (a model: {sync_cost.BARE})", (
             "link", "algorithm", "once", "a token"), tuple((row.link, row.algorithm, units.duration(row.once_s),
                                                            units.duration(row.token_s)) for row in rows), (2, 3)),
          Table(f"A training step of {trained.name} (a model; whether it fits isn't asked)", (
@@ -152,7 +151,7 @@ def switch(what: WhatIf) -> Answer:
          f"Right is that latency decides, not bandwidth. But inside an 8-GPU machine the cards already talk through a "
          f"switch, NVSwitch, at about {units.duration(nv.latency_s)} a pass. Switches hurt when many talk at once and "
          "wait in their queues, which no number here has in it."),
-        (Table(f"{count} sync points of {units.both(payload)} over {n} ranks (a model)", (
+        (Table(f"{count} sync points of {units.both(payload)} over {n} ranks (a model: {sync_cost.BARE})", (
             "link", "algorithm", "messages in a row", "a sync point", "a token"),
             tuple((row.link, row.algorithm, f"{row.messages}", units.duration(row.once_s), units.duration(row.token_s))
                   for row in (*rows, wire)), (2, 3, 4)),),

@@ -12,7 +12,7 @@ from minitp.plan.job import Inference, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Device, Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network import price
+from minitp.plan.network import LIBRARY
 from minitp.plan.speed import flops
 from minitp.plan.speed.decode import Ends, PassTime, prefill, token
 
@@ -35,23 +35,6 @@ def computing_batch(device: Device, weights: str = "bf16", activations: str = "b
     al. 2023, section 3; about 150 on an A100 by its data sheet). Below, more sequences cost next to nothing."""
     reading = device.bandwidth * device.bandwidth_reached
     return device.peak(activations) * device.flops_reached / reading * bytes_of(weights) / 2
-
-
-def even_payload(op: str, meeting: tuple[int, ...], machine: Machine, policy: str = "best") -> float:
-    """The payload in bytes at which a collective waits for hops as long as it moves bytes; smaller ones are latency.
-
-    0 where moving costs more from the first byte, infinity where it never does.
-    """
-    def moves_longer(payload: float) -> bool:
-        priced = price(op, payload, meeting, machine, policy=policy)
-        return priced.seconds - priced.latency_s > priced.latency_s
-    low, high = 1.0, 2.0 ** 50
-    if moves_longer(low) or not moves_longer(high):
-        return 0.0 if moves_longer(low) else float("inf")
-    while high / low > 1.001:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if moves_longer(middle) else (middle, high)
-    return high
 
 
 @dataclass(frozen=True)
@@ -113,7 +96,7 @@ class Generation:
 
 
 def generation(model: PlannedModel, layout: Layout, job: Inference, machine: Machine,
-               policy: str | None = None) -> Generation:
+               policy: str = LIBRARY) -> Generation:
     """All of an inference job."""
     middle = job.prompt + job.new // 2
     return Generation(prefill(model, layout, job, machine, policy=policy),
@@ -129,7 +112,7 @@ class Scaled(NamedTuple):
 
 
 def scaling(model: PlannedModel, job: Inference, machine: Machine, degrees: Sequence[int] = (1, 2, 4, 8), *,
-            ends: Ends = "cut", policy: str | None = None) -> list[Scaled]:
+            ends: Ends = "cut", policy: str = LIBRARY) -> list[Scaled]:
     """The same token over more and more devices: what is read divides, what is waited for doesn't."""
     times = [(tp, token(model, Layout(tp=tp), job, machine.with_devices(tp), ends=ends, policy=policy))
              for tp in degrees]
