@@ -45,7 +45,7 @@ def sync_point_cost(what: WhatIf) -> Answer:
          "fewest bytes.",
          f"Libraries have costs of their own. As plans price it, {members} devices of {machine.name} take "
          f"{units.duration(own.seconds)} ({own.algorithm}); other ways up to {units.duration(half)}. A benchmark "
-         "that starts each call by itself shows two to three times that; kernels started as one graph come close."),
+         "that starts each call by itself shows up to twice that; kernels started as one graph come close."),
         (Table(f"An all-reduce of {units.both(payload)} (a model: {sync_cost.BARE})", (
             "link", "ranks", "algorithm", "messages in a row", "once", f"{count} times, a token"),
             tuple(_sync_row(row) for row in rows), (1, 3, 4, 5)),),
