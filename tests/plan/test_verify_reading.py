@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from minitp.errors import ConfigError
 from minitp.plan.verify.case import Case, CaseError, Inputs, Unreadable, number, read_cases
 from minitp.plan.verify.judge import judge
-from minitp.plan.verify.units import factor
+from minitp.plan.verify.units import DIMENSIONS, factor
 
 HEADER = "case_id,kind,source,model,quantity,inputs,published_value,unit,tolerance,note\n"
 ROW = "a,formula,s,m,weights_bytes,params=1e9;bytes=2,2,GB(1e9),0.01,n\n"
@@ -131,6 +131,14 @@ def test_units_as_sources_print_them(unit, dimension, worth):
 def test_a_unit_of_something_else_is_refused(unit, dimension):
     with pytest.raises(CaseError):
         factor(unit, dimension)
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_what_a_refused_unit_is_told_works(dimension):
+    with pytest.raises(CaseError) as told:
+        factor("furlongs!", dimension)
+    works = str(told.value).split("; ")[1].removesuffix(" are").split(", ")
+    assert works and all(factor(unit, dimension) > 0 for unit in works)
 
 
 def test_a_tool_that_prints_powers_of_1024_as_gb():

@@ -15,6 +15,8 @@ from minitp.plan import catalogue
 from minitp.plan.job import bytes_of
 
 FILE = Path(__file__).parent / "dllama.toml"
+BUFFERS = "q80"
+"""Number type of what is sent in all of the READMEs' tables of times."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Node:
     weight_rate    bytes of weights that one node gets through in a second
     layer_seconds  what a layer takes beyond its weights as soon as there are two nodes: threads that wait
     root_rate      bytes/s that pass the root's link, latencies and all
+    error          the largest, relative, over all tokens published of this kind; 0 where there is nothing to hold it to
     version        of the program that was measured
     """
     name: str
@@ -58,6 +61,7 @@ class Node:
     root_rate: float
     version: str
     source: str
+    error: float = 0.0
 
 
 @cache
@@ -119,7 +123,8 @@ def transferred(version: str, model: Layers, nodes: int, width: float) -> float:
 
 def token_seconds(kind: Node, model: Layers, read: float, nodes: int, weights: str, buffer: str,
                   version: str = "") -> float:
-    """A decode step: each node's share of `read` parameters, and the root's traffic. A fit, within about 30 %."""
+    """Seconds of a decode step: each node's share of `read` parameters, and the root's traffic. A fit, whose largest
+    error on its own table is `kind.error`."""
     inference = read * bytes_of(weights) / nodes / kind.weight_rate
     if nodes == 1:
         return inference

@@ -208,8 +208,8 @@ def raspberry_pis(what: WhatIf) -> Answer:
             tuple(rows), (0, 1, 2, 3, 4, 5, 6)),),
         ("Root: L(n − 1)(3h + F(n − 1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = "
          f"{bytes_of(BUFFERS):g} B ({BUFFERS}), as in its README to 0.3 %. Measured: inference + transfer. The fit "
-         f"is good to about 30 %; both are of {node.name} on 1 GbE and don't follow --machine or --link. The last "
-         "three columns are a model.",
+         f"is off by {units.percent(node.error)} at most; both are of {node.name} on 1 GbE and don't follow --machine "
+         "or --link. The last three columns are a model.",
          MODELED), sources(model, node, [one.source for one in known.values()], what.the_machine(PIS)), floats(numbers))
 
 

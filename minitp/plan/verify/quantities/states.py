@@ -76,7 +76,7 @@ def bytes_per_param(case: Case) -> Planned:
 
 
 @quantity("count", "max_params_billions", "max_params_billions_measured", "max_params")
-def max_params_billions(case: Case) -> Planned:
+def max_params(case: Case) -> Planned:
     """By states alone: a bound, which runs come within 62 to 82 % of."""
     parts = case.inputs.degree("tp") * case.inputs.degree("pp")
     return Planned(memory(case) * parts / bytes_a_parameter(case), f"M·t/({FORMULAS[stage(case)]})", 0.03)

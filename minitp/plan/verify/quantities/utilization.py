@@ -3,7 +3,7 @@ from minitp.plan.job import Recompute
 from minitp.plan.speed import flops
 from minitp.plan.verify.case import Case, CaseError, number
 from minitp.plan.verify.hardware import peak
-from minitp.plan.verify.known import AXES, known_run
+from minitp.plan.verify.known import AXES, known_run, seconds_named_tp
 from minitp.plan.verify.quantities.activations import recomputation
 from minitp.plan.verify.quantities.states import ranks_per_replica
 from minitp.plan.verify.quantities.training import recompute, step_flops
@@ -15,16 +15,14 @@ TIMES = ("iter_s", "iter_ms", "t_new", "t_full", "latency_s", "tokens_s", "token
 
 
 def step_seconds(case: Case, scheme: Recompute = "selective") -> float:
-    """Measured, of a step: iter_s, iter_ms, or the one of two schemes that the row compares (t_full, t_new).
-
-    A tp that is no whole number is a time: one table prints its column of seconds under that name.
+    """Seconds of a step as measured: iter_s, iter_ms, or the one of two schemes that the row compares (t_full, t_new).
     """
     inputs = case.inputs
     for key, unit in (("iter_s", 1.0), ("iter_ms", 1e-3), ("t_full" if scheme == "full" else "t_new", 1.0),
                       ("latency_s", 1.0)):
         if key in inputs:
             return inputs.positive(key) * unit
-    if "tp" in inputs and (seconds := inputs.number("tp")) != int(seconds):
+    if seconds := seconds_named_tp(inputs):
         return seconds
     raise CaseError("the time of a step is missing: iter_s, iter_ms, t_new or t_full")
 
@@ -46,7 +44,7 @@ def reached(case: Case) -> float | None:
     inputs = case.inputs
     if "tflops_gpu" in inputs:
         return 1e12 * inputs.positive("tflops_gpu")
-    timed = any(key in inputs for key in TIMES) or inputs.text("tp", "1").count(".")
+    timed = any(key in inputs for key in TIMES) or seconds_named_tp(inputs)
     run = None if timed else known_run(case)
     return 1e12 * run.published["tflops"] if run and "tflops" in run.published else None
 
@@ -60,7 +58,7 @@ def tflops_per_gpu(case: Case) -> Planned:
 
 
 @quantity("flop/s", "aggregate_pflops")
-def aggregate_pflops(case: Case) -> Planned:
+def aggregate_flops(case: Case) -> Planned:
     if rate := reached(case):
         return Planned(devices(case) * rate, "n·X", 0.006)
     scheme = recompute(case)
