@@ -96,6 +96,14 @@ def test_a_value_on_a_condition():
     assert Inputs.parse("alpha_us=22 if tp>=4").number("alpha_us") == 0
 
 
+@pytest.mark.parametrize("text", ["tp=2 if tp>1", "tp=2 if dp>1;dp=2 if tp>1"])
+def test_a_condition_on_itself(text):
+    inputs = Inputs.parse(text)
+    for _ in range(2):
+        with pytest.raises(CaseError, match="goes in a circle"):
+            inputs.number("tp")
+
+
 @pytest.mark.parametrize(("key", "text", "what"), [
     ("tp", "0", "whole number of 1 or more"), ("tp", "1.5", "whole number"), ("tp", "-1", "0 or more"),
     ("tp", "20000", "up to 1,024"), ("dp", "1e30", "whole number"),

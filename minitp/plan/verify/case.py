@@ -68,9 +68,11 @@ def _worth(unit: str) -> float | None:
 
 @dataclass
 class Inputs:
-    """`key=value;…` of a row, read when asked for; `used` collects the keys that a formula asked for."""
+    """`key=value;…` of a row, read when asked for; `used` collects the keys that a formula asked for, `open` those
+    whose condition is being read."""
     texts: dict[str, str]
     used: set[str] = field(default_factory=set)
+    open: set[str] = field(default_factory=set)
 
     @classmethod
     def parse(cls, text: str) -> "Inputs":
@@ -138,7 +140,13 @@ class Inputs:
     def _number(self, key: str) -> float:
         text = self.texts[key]
         if found := _WHEN.fullmatch(text.strip()):             # "22 if tp>1": the value holds on a condition, else 0
-            text = found[1] if self._holds(found[2], found[3], found[4]) else "0"
+            if key in self.open:
+                raise CaseError(f"the condition of {plain(key, 40)} goes in a circle: {plain(text, 60)!r}")
+            self.open.add(key)
+            try:
+                text = found[1] if self._holds(found[2], found[3], found[4]) else "0"
+            finally:
+                self.open.discard(key)
         value = number(text, key)
         if value < 0:
             raise CaseError(f"{key} must be 0 or more, got {value:g}")

@@ -15,8 +15,8 @@ from minitp.plan.verify.shape import Shape
 
 @quantity("seconds", "ms_per_token", "ms_per_token_measured", "decode_ms_measured")
 def token_seconds(case: Case) -> Planned:
-    """Weights over bandwidth, and 4 messages a layer where their latency is given: a lower bound. Of CPUs over Ethernet
-    the fit to their own tables."""
+    """Seconds: weights over bandwidth, and 4 messages a layer where their latency is given (kipply, Transformer
+    Inference Arithmetic): a lower bound. Of CPUs over Ethernet the fit to their own tables."""
     if "device" in case.inputs or "net" in case.inputs:
         return _of_nodes(case)
     inputs, shape = case.inputs, Shape(case)
@@ -42,7 +42,7 @@ def _of_nodes(case: Case) -> Planned:
 
 @quantity("tokens/s", "tokens_per_second", "tokens_per_second_measured")
 def tokens_per_second(case: Case) -> Planned:
-    """gpt-fast's GPUs, or distributed-llama's nodes."""
+    """Tokens/s of gpt-fast's GPUs (its README), or of distributed-llama's nodes (its READMEs)."""
     if "device" in case.inputs or "net" in case.inputs:
         slow = _of_nodes(case)
         return Planned(1 / slow.value, slow.formula, slow.accuracy)
@@ -55,28 +55,28 @@ def tokens_per_second(case: Case) -> Planned:
 
 @quantity("bytes", "bytes_read_per_gpu_per_token")
 def bytes_read_per_gpu_per_token(case: Case) -> Planned:
-    """By gpt-fast's count."""
+    """Bytes by gpt-fast's count (its README)."""
     value = gpt_fast.read(Shape(case).planned, case.model, case.inputs.degree("tp"), width(case))
     return Planned(value, "(P − 2Vh)·w/tp + what every GPU reads whole", 0.003)
 
 
 @quantity("seconds", "compute_ms")
 def compute_seconds(case: Case) -> Planned:
-    """A decode step of a batch, bound by operations."""
+    """Seconds of a decode step of a batch, bound by operations (kipply, Transformer Inference Arithmetic)."""
     value = 2 * Shape(case).parameters * case.inputs.whole("batch", default=1) / (devices(case) * peak(case))
     return Planned(value, "2PB/(n·peak)", 0.01)
 
 
 @quantity("seconds", "comm_latency_us", "comm_ms_measured")
 def latency_seconds(case: Case) -> Planned:
-    """4 messages a layer."""
+    """Seconds of 4 messages a layer (kipply, Transformer Inference Arithmetic)."""
     alpha = 1e-6 * case.inputs.number("alpha_us", default=8.0)
     return Planned(kipply_messages(Shape(case).layers, alpha), "4·L·α", 0.01)
 
 
 @quantity("seconds", "comm_ms")
 def link_seconds(case: Case) -> Planned:
-    """The bytes of those messages over a link."""
+    """Seconds of the bytes of those messages over a link (the same)."""
     inputs, shape = case.inputs, Shape(case)
     if "link" not in inputs:
         return latency_seconds(case)
@@ -86,7 +86,7 @@ def link_seconds(case: Case) -> Planned:
 
 @quantity("seconds", "fwd_plus_bwd_ms")
 def layer_seconds(case: Case) -> Planned:
-    """One layer, by a published table and the ratio of operations to its layer."""
+    """Seconds of one layer, by Korthikanti et al. 2022, table 4, and the ratio of operations to its layer."""
     inputs, shape = case.inputs, Shape(case)
     recompute, sequence = layer_scheme(case)
     layer = Layer(inputs.whole("micro_batch", default=4), shape.seq, shape.hidden, inputs.degree("tp", 8),

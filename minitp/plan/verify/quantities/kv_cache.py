@@ -28,12 +28,13 @@ def a_token(case: Case) -> float:
 
 @quantity("bytes", "kv_bytes_per_token")
 def kv_bytes_per_token(case: Case) -> Planned:
+    """Bytes of K and V of a token, by the planner's own row of the cache."""
     return Planned(a_token(case), FORMULA, 0.03)
 
 
 @quantity("bytes", "kv_bytes", "kv_bytes_per_sequence")
 def kv_bytes(case: Case) -> Planned:
-    """Of `batch` sequences of `tokens` tokens."""
+    """Bytes of `batch` sequences of `tokens` tokens, by the same row."""
     inputs = case.inputs
     tokens = inputs.whole("tokens", "context", "seq") * inputs.whole("batch", default=1)
     return Planned(a_token(case) * tokens, f"{FORMULA} · tokens", 0.06)
@@ -41,7 +42,8 @@ def kv_bytes(case: Case) -> Planned:
 
 @quantity("count", "max_context_tokens")
 def max_context_tokens(case: Case) -> Planned:
-    """Pope et al.: a share of every chip's memory for the cache, which a layout spreads over more or fewer of them."""
+    """Tokens (Pope et al. 2022, table 1): a share of every chip's memory for the cache, which a layout spreads over
+    more or fewer of them."""
     inputs = case.inputs
     variant, chips = inputs.text("variant") or variant_named(case), inputs.whole("gpus")
     config, layers = Shape(case).planned.config, Shape(case).layers

@@ -39,7 +39,7 @@ def algorithm(case: Case) -> str:
 
 @quantity("seconds", "allreduce_time", "collective_time")
 def allreduce_time(case: Case) -> Planned:
-    """Hockney's model of one algorithm: hops · α + volume · n · β + reduced · n · γ."""
+    """Seconds by Hockney's model of one algorithm: hops · α + volume · n · β + reduced · n · γ."""
     inputs = case.inputs
     beta = inputs.positive("beta_s_per_byte") if "beta_s_per_byte" in inputs else 1e-9 / inputs.positive("beta_GBps")
     alpha = inputs.number("alpha_s") if "alpha_s" in inputs else 1e-6 * inputs.number("alpha_us")
@@ -57,7 +57,8 @@ def allreduce_time(case: Case) -> Planned:
 
 @quantity("seconds", "allreduce_latency_us")
 def nccl_latency_seconds(case: Case) -> Planned:
-    """NCCL's own model of an all-reduce of no bytes, with its constants where the row gives none."""
+    """Seconds by NCCL's own model (tuning.cc) of an all-reduce of no bytes, with its constants where the row gives
+    none."""
     inputs = case.inputs
     ranks, machines = inputs.whole("ranks", "gpus"), nodes(case)
     if ranks % machines:
@@ -104,7 +105,8 @@ def pair(case: Case, ranks: int) -> Fit:
 
 @quantity("seconds", "time_us", "collective_time_us")
 def fitted_seconds(case: Case) -> Planned:
-    """Two numbers for all sizes: right at both ends, up to 60 % too fast between 128 KiB and 256 MiB."""
+    """Seconds by two numbers for all sizes (published/nccl_fits.toml): right at both ends, up to 60 % too fast between
+    128 KiB and 256 MiB."""
     inputs = case.inputs
     ranks, size = inputs.whole("ranks", "gpus"), inputs.number("bytes")
     known = pair(case, ranks)
@@ -118,7 +120,8 @@ def fitted_seconds(case: Case) -> Planned:
 
 @quantity("bytes/s", "busbw")
 def bus_bandwidth(case: Case) -> Planned:
-    """From a measured time; without one the link's rate, which is a bound."""
+    """Bytes/s by nccl-tests' rule (PERFORMANCE.md), from a measured time; without one the link's rate, which is a
+    bound."""
     inputs = case.inputs
     if "time_us" in inputs:
         return Planned(busbw.bus_bandwidth(op(case), inputs.whole("ranks", "gpus"), inputs.number("bytes"),
@@ -131,7 +134,8 @@ def bus_bandwidth(case: Case) -> Planned:
 
 @quantity("seconds", "time_ms")
 def two_level_seconds(case: Case) -> Planned:
-    """An all-reduce over machines with a network card for each GPU, by bandwidth: levels in turn, or all at once."""
+    """Seconds of an all-reduce over machines with a network card for each GPU, by bandwidth: levels in turn, or all at
+    once."""
     inputs = case.inputs
     each, machines = inputs.whole("gpus_per_machine", default=8), inputs.whole("machines", default=nodes(case))
     size, card = inputs.number("bytes"), inputs.positive("nic")

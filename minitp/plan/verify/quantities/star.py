@@ -30,19 +30,21 @@ def nodes(case: Case) -> int:
 
 @quantity("bytes", "root_sent_per_token")
 def root_sent_per_token(case: Case) -> Planned:
+    """Bytes that the root sends (distributed-llama v0.1, README)."""
     value = dllama.sent(layers(case), nodes(case), bytes_of(buffer(case)))
     return Planned(value, "L(n − 1)(3h + F(n − 1)/n)·w", 0.003)
 
 
 @quantity("bytes", "root_received_per_token")
 def root_received_per_token(case: Case) -> Planned:
+    """Bytes that the root receives (distributed-llama v0.1, README)."""
     value = dllama.received(layers(case), nodes(case), bytes_of(buffer(case)))
     return Planned(value, "L(3h + 2·kv + F)(n − 1)/n·w", 0.003)
 
 
 @quantity("bytes", "total_transfer_per_token")
 def total_transfer_per_token(case: Case) -> Planned:
-    """v0.7, unless the row's source is v0.1."""
+    """Bytes both ways, by the version of distributed-llama that the row's source names."""
     version = next((text for text in ("0.1", "0.7") if f"v{text}" in case.source), "")
     if not version:
         raise ambiguous("which version of the program", "a source with v0.1 or v0.7 in it")

@@ -67,7 +67,7 @@ def trained_on(case: Case) -> float:
 
 @quantity("flop", "training_flops")
 def training_flops(case: Case) -> Planned:
-    """6PT, or 8PT where layers are computed again: the short forms."""
+    """FLOP: 6PT, or 8PT where layers are computed again, the short forms (Narayanan et al. 2021, section 5.1)."""
     scheme: Recompute = "full" if recompute(case) == "full" else "none"
     value = flops.training_flops(Shape(case).parameters, trained_on(case), scheme)
     return Planned(value, "8PT" if scheme == "full" else "6PT", 0.03)
@@ -75,7 +75,8 @@ def training_flops(case: Case) -> Planned:
 
 @quantity("seconds", "training_days")
 def training_seconds(case: Case) -> Planned:
-    """By tokens a second and GPU, or by operations and what a GPU reaches of them."""
+    """Seconds (Narayanan et al. 2021, equation 4): by tokens a second and GPU, or by operations and what a GPU reaches
+    of them."""
     inputs = case.inputs
     gpus = inputs.whole("gpus")
     if "tok_s_gpu" in inputs:
@@ -90,7 +91,7 @@ def training_seconds(case: Case) -> Planned:
 
 @quantity("device hours", "gpu_hours", "gpu_hours_estimated")
 def gpu_hours(case: Case) -> Planned:
-    """By tokens a second, by FLOP/s reached, or by 6PT at a share of the peak."""
+    """Hours times devices: by tokens a second, by FLOP/s reached, or by 6PT at a share of the peak."""
     inputs = case.inputs
     if "tok_s_gpu" in inputs:
         return Planned(trained_on(case) / inputs.positive("tok_s_gpu") / 3600, "T/rate", 0.02)
@@ -116,7 +117,7 @@ def utilization_of_run(case: Case) -> tuple[float, str]:
 
 @quantity("device hours", "chip_hours")
 def chip_hours(case: Case) -> Planned:
-    """The stretches of a published run: chips times hours."""
+    """Hours times chips of the stretches of a published run, looked up (published/runs.toml)."""
     if case.inputs.has("gpus", "tokens"):
         return gpu_hours(case)
     parts = segments(case.model)
@@ -140,6 +141,7 @@ def gpus(case: Case) -> Planned:
 
 @quantity("count", "gpus_per_replica")
 def gpus_per_replica(case: Case) -> Planned:
+    """Of one copy of the model: the product of its degrees."""
     return Planned(ranks_per_replica(case), "tp · cp · pp", 1e-6)
 
 

@@ -51,7 +51,7 @@ def reached(case: Case) -> float | None:
 
 @quantity("flop/s", "tflops_per_gpu")
 def tflops_per_gpu(case: Case) -> Planned:
-    """With what is computed again, as Megatron's tables have it."""
+    """FLOP/s with what is computed again (Narayanan et al. 2021, equation 3)."""
     scheme = recompute(case)
     value = step_flops(case, scheme) / step_seconds(case, scheme) / devices(case)
     return Planned(value, f"F/(n·t), {scheme} recomputation (Narayanan et al. 2021, equation 3)", 0.01)
@@ -59,6 +59,7 @@ def tflops_per_gpu(case: Case) -> Planned:
 
 @quantity("flop/s", "aggregate_pflops")
 def aggregate_flops(case: Case) -> Planned:
+    """FLOP/s of all GPUs together (Narayanan et al. 2021, table 1)."""
     if rate := reached(case):
         return Planned(devices(case) * rate, "n·X", 0.006)
     scheme = recompute(case)
@@ -67,7 +68,8 @@ def aggregate_flops(case: Case) -> Planned:
 
 @quantity("share", "mfu", "mfu_without_attention", "hw_utilisation", "hw_utilization", "hfu")
 def utilization(case: Case) -> Planned:
-    """Of the peak: by FLOP/s reached, by a pass of an inference, by tokens a second, or by the time of a step."""
+    """Share of 1 of the peak (Korthikanti et al. 2022, section 6.3): by FLOP/s reached, by a pass of an inference, by
+    tokens a second, or by the time of a step."""
     inputs = case.inputs
     if rate := reached(case):
         return Planned(rate / peak(case), "X/peak", 0.015)
@@ -101,12 +103,14 @@ def _of_inference(case: Case) -> Planned:
 
 @quantity("share", "throughput_gain_vs_full_recompute")
 def throughput_gain(case: Case) -> Planned:
+    """Share of 1 by which a step is faster than with full recomputation (Korthikanti et al. 2022, table 5)."""
     gain = case.inputs.positive("t_full") / case.inputs.positive("t_new") - 1
     return Planned(gain, "t_full/t_new − 1", 0.02)
 
 
 @quantity("share", "scaling_efficiency")
 def scaling_efficiency(case: Case) -> Planned:
+    """Share of 1: FLOP/s of a GPU among many over those of one alone (Shoeybi et al. 2019, section 5)."""
     inputs = case.inputs
     alone = 1e12 * inputs.positive("single_gpu_tflops")
     if "pflops" in inputs:
