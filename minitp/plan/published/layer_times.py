@@ -50,8 +50,11 @@ def table() -> tuple[Layer, dict[tuple[str, bool], LayerTime]]:
     (row,) = rows["layer"]
     measured = Layer(row.take("micro_batch", whole()), row.take("seq", whole()), row.take("hidden", whole()),
                      row.take("tp", whole()), row.take("device", catalogue.device).peak("bf16"))
-    times = {(row.text("recompute"), row.take("sequence", flag)): LayerTime(
-        row.take("forward", parse_seconds), row.take("backward", parse_seconds), row.source()) for row in rows["time"]}
+    times = {}
+    for time in rows["time"]:
+        times[time.text("recompute"), time.take("sequence", flag)] = LayerTime(
+            time.take("forward", parse_seconds), time.take("backward", parse_seconds), time.source())
+        time.done()
     return measured, times
 
 
