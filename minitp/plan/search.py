@@ -5,7 +5,7 @@ stage, recomputation and micro-batch. Memory comes first, as it costs little to 
 time. A mesh is judged by its best variant.
 """
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -96,7 +96,7 @@ class Found:
     failed: list[Failure]
 
     @property
-    def reasons(self) -> dict[str, int]:
+    def reasons(self) -> dict[Why, int]:
         """How many meshes failed for each reason."""
         return dict(Counter(failure.why for failure in self.failed))
 
@@ -288,17 +288,21 @@ def _asked(limits: Limits) -> str:
     return ", ".join(given) or "these degrees"
 
 
-def fewest(model: PlannedModel, machine: Machine, job: Job, limits: Limits | None = None,
-           most: int = MOST_DEVICES) -> tuple[Machine, Found] | None:
+def fewest(model: PlannedModel, machine: Machine, job: Job | Callable[[Machine], Job], limits: Limits | None = None,
+           most: int = MOST_DEVICES, least: float = 0) -> tuple[Machine, Found] | None:
     """The smallest number of such machines that carries the job: 1, 2, 3 … 8 of them, then 16, 32 …; None where none
-    does up to `most` devices."""
-    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if n * machine.per_machine <= most]
+    does up to `most` devices.
+
+    job    may depend on the machine: a batch with a sequence for each device
+    least  devices that are needed by bytes alone: fewer aren't tried
+    """
+    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if least <= n * machine.per_machine <= most]
     for n in boxes:
         if n > 1 and len(machine.levels) < 2:
             return None
         larger = machine.with_devices(n * machine.per_machine)
         try:
-            found = search(model, larger, job, limits)
+            found = search(model, larger, job(larger) if callable(job) else job, limits)
         except ConfigError:
             continue
         if found.best:

@@ -11,6 +11,7 @@ from minitp.commands.plan.tables import table
 from minitp.errors import ConfigError
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import Answer, Question, WhatIf, named
+from minitp.plan.questions.symbols import explained
 
 
 def answer(names: list[str], what_if: WhatIf, as_json: bool) -> None:
@@ -65,6 +66,9 @@ def show(question: Question, found: Answer, console: Console) -> None:
     for line in found.reasoning:
         console.print()
         console.print(Text(line, "dim"))
+    if short := explained(found):
+        console.print()
+        console.print(Text(f"Short: {short}.", "dim"))
     if found.sources:
         console.print()
         console.print(Text("Sources", "dim"))
@@ -81,4 +85,5 @@ OPTIONS = {"model": "--model", "machine": "--machine", "devices": "--gpus", "mem
 
 
 def plain(question: Question, found: Answer) -> dict[str, Any]:
-    return {"name": question.name, "question": question.text, "claims": question.claims, **asdict(found)}
+    return {"name": question.name, "question": question.text, "claims": question.claims, **asdict(found),
+            "short_forms": explained(found)}

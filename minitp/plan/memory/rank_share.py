@@ -61,7 +61,7 @@ class Share:
     @property
     def kv_copied(self) -> bool:
         """Whether ranks of the tp group hold copies of kv heads."""
-        return self.model.placement(self.layout.tp, self.layout.embedding, self.layout.cut).kv_copied
+        return self.model.cuts(self.layout.tp, self.layout.embedding, self.layout.cut).kv_copied
 
     def symbols(self, job: Job) -> dict[str, Number]:
         """What the letters of formulas stand for on this rank (see `terms.SYMBOLS`)."""
@@ -119,7 +119,7 @@ def share(model: PlannedModel, layout: Layout, place: Place) -> Share:
 @lru_cache(maxsize=4096)
 def widths(model: PlannedModel, tp: int, shard: int, embedding: Embedding, cut: CutRule) -> Widths:
     """The logits of a tied table that is cut along hidden are partial sums: every column."""
-    placement = model.placement(tp, embedding, cut)
+    placement = model.cuts(tp, embedding, cut)
     partial = model.config.tied and embedding == "hidden"
     return Widths(len(placement.heads.of(shard)), len(placement.kv_heads(shard)), len(placement.ffn.of(shard)),
                   model.config.vocab if partial else len(placement.vocab.of(shard)))
@@ -128,7 +128,7 @@ def widths(model: PlannedModel, tp: int, shard: int, embedding: Embedding, cut: 
 @lru_cache(maxsize=1024)
 def shards(model: PlannedModel, tp: int, embedding: Embedding, cut: CutRule) -> tuple[int, ...]:
     """The first rank of a tp group of each kind: ranks with equally much of every axis hold equally much."""
-    placement = model.placement(tp, embedding, cut)
+    placement = model.cuts(tp, embedding, cut)
     cuts = (placement.heads, placement.ffn, placement.vocab, placement.hidden)
     first: dict[tuple[int, ...], int] = {}
     for rank in range(tp):

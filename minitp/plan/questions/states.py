@@ -16,10 +16,10 @@ from minitp.plan.questions.parts import (
     cards,
     floats,
     gb,
-    published_tokens,
     several,
     some,
     sources,
+    training_tokens,
     weights_of,
 )
 from minitp.plan.rows import by_kind
@@ -81,7 +81,7 @@ def _activations(model: PlannedModel, job: Training) -> float:
 def precision(what: WhatIf) -> Answer:
     """C09 and C16."""
     model, device = what.the_model(GPT3), what.the_machine(MACHINE).device
-    tokens = what.tokens or published_tokens(catalogue.model(GPT3))[0]
+    tokens = training_tokens(model, what.tokens).number
     work = flops.training_flops(model.active_parameters, tokens)
     peaks = {dtype: peak for dtype, peak in device.flops.items() if dtype in ("float32", "tf32", "bf16", "fp16", "fp8")}
     days = {dtype: flops.training_days(work, DEVICES, peak * device.flops_reached) for dtype, peak in peaks.items()}
@@ -131,8 +131,8 @@ def _scheme(model: PlannedModel, name: str, one: Precision) -> tuple[str, ...]:
 
 
 def _stalls(bits: int) -> float:
-    """Where a sum of ones stops in a type of so many significant bits, half rounded to even: added up, not looked "
-    "up."""
+    """Where a sum of ones stops in a type of so many significant bits, half rounded to even: added up, not looked
+    up."""
     total = 0.0
     while (more := _rounded(total + 1, bits)) != total:
         total = more

@@ -215,7 +215,7 @@ class _Forward:
             if times:
                 yield self._priced(f"sync points, {sync.part}{at}", sync.op, payload, times, meeting, PREDICTED, True)
         layers = count * self.layout.layers_on(self.model.config.layers, stage)
-        heads = max(len(self.model.placement(self.layout.tp).heads.of(rank)) for rank in range(self.layout.tp))
+        heads = max(len(self.model.cuts(self.layout.tp).heads.of(rank)) for rank in range(self.layout.tp))
         if self.layout.cp > 1:
             numbers = batch * tokens * heads * (self.model.config.head_size + 2)
             yield self._priced(f"merge what each piece of the cache gives{at}", "all_reduce", numbers * size, layers,

@@ -86,7 +86,7 @@ def matrices(model: PlannedModel, tp: int = 1, rank: int = 0, cut: Literal["even
     Of experts those that a token visits, and the router, which every rank has whole. Who is home to an expert is the
     business of ep: with the load even, as counted here, it doesn't change a rank's operations.
     """
-    placement = model.placement(tp, embedding, cut)
+    placement = model.cuts(tp, embedding, cut)
     projections = mlp = 0
     for parameter in placement.parameters:
         if parameter.name.startswith("layers.0.") and len(parameter.shape) == 2:

@@ -58,5 +58,5 @@ def bytes_read(model: PlannedModel, layout: Layout, job: Inference, place: Place
 
 def cache(model: PlannedModel, layout: Layout, job: Inference, rank: int, positions: float) -> float:
     """Bytes of ONE layer's keys and values on a rank of the tp group, of so many positions of all sequences."""
-    placement = model.placement(layout.tp, layout.embedding, layout.cut)
+    placement = model.cuts(layout.tp, layout.embedding, layout.cut)
     return 2 * len(placement.kv_heads(rank)) * model.config.head_size * positions * bytes_of(job.cache)
