@@ -21,7 +21,6 @@ from minitp.plan.model import PlannedModel
 from minitp.plan.simulate import replay, simulated
 from minitp.plan.simulate.asked import first_tokens, replicas, usual_batch
 from minitp.plan.simulate.classes import Straggler, lanes_of
-from minitp.plan.simulate.prices import meeting_of
 from minitp.plan.simulate.program import Noise, Run
 from minitp.plan.simulate.result import Share
 from minitp.plan.speed import traffic
@@ -218,7 +217,8 @@ def test_a_step_with_experts_takes_what_the_planner_adds_up(degrees, zero):
     free = simulated(EXPERTS, layout, job, FREE)                  # where nothing but computing takes time
     last = next(mark for mark in free.trace.mark_rows() if mark.phase == "optimizer")
     alone = training_step(EXPERTS, layout, job, FREE).rows[-1]
-    assert alone.term == "optimizer" and (last.leave - last.enter) / 1e9 == pytest.approx(alone.seconds, rel=0.01)
+    took = (last.leave - last.enter) / 1e9                        # and starting a collective
+    assert alone.term == "optimizer" and took == pytest.approx(alone.seconds, abs=8 * DEVICE.launch_s, rel=0.01)
 
 
 @pytest.mark.parametrize("layout", [Layout(tp=8, pp=2), Layout(tp=16)])
@@ -295,8 +295,10 @@ def test_a_small_machine_and_a_simulated_trace_are_refused(real):
 @given(st.integers(1, 9), st.integers(0, 3), st.integers(0, 40))
 def test_groups_that_lie_evenly_meet_as_the_machine_says(members, power, boxes):
     stride = 2 ** power
-    there = meeting_of(MACHINE, [8 * boxes + stride * n for n in range(members)])
-    assert there == MACHINE.meeting(members, stride)
+    """Those that divide a box or fill some; of others the machine tells the worst, and no group's is worse."""
+    there = MACHINE.meeting_of([8 * boxes + stride * n for n in range(members)])
+    worst = MACHINE.meeting(members, stride)
+    assert there[::-1] <= worst[::-1] and (there == worst or members & (members - 1))
 
 
 @pytest.mark.parametrize(("layout", "job", "show", "words"), [

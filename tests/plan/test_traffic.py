@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from minitp.plan.job import FLOAT32, MIXED_FP32_GRADIENTS, Training
 from minitp.plan.layout import Layout
-from minitp.plan.network.wire import moved
 from minitp.plan.speed import traffic
 from minitp.plan.speed.syncs import syncs
 from minitp.trace.predict import Steps, TrainingPlan, predict
 from tests.plan.plan_models import GPT3, LLAMA31_405B, boxes, gpt, llama
+from tests.plan.wire import moved
 
 SMALL = llama(3, 24, 6, 3, 40, 50)
 

@@ -78,7 +78,7 @@ def as_plain(found: Calibration, path: Path) -> dict[str, Any]:
             "message": {**_pair(found.message_fit.link, found.message_error), "times": list(map(list, found.messages))},
             "collectives": [
                 {"op": one.op, "ranks": one.ranks, **_pair(one.fit.link, one.fit_error),
-                 "half_size": _finite(one.half_size), "spread": one.spread,
+                 "half_size": _finite(one.fit.half_size), "spread": one.spread,
                  "table_error": None if one.error is None else asdict(one.error),
                  "times": [[n, *spread] for n, spread in one.times.items()]} for one in found.collectives]}
 
@@ -111,10 +111,9 @@ def _collectives(found: Calibration) -> Table:
                  caption="off, in the median and at most: the pair from its own points, the table from sizes that are "
                          "in none")
     pair = found.message_fit
-    half = pair.link.latency_s * pair.link.bytes_per_s
-    made.add_row("message", "2", *_in_words(pair.link, half), _off(found.message_error), "", "")
+    made.add_row("message", "2", *_in_words(pair.link, pair.half_size), _off(found.message_error), "", "")
     for one in found.collectives:
-        made.add_row(one.op, str(one.ranks), *_in_words(one.fit.link, one.half_size), _off(one.fit_error),
+        made.add_row(one.op, str(one.ranks), *_in_words(one.fit.link, one.fit.half_size), _off(one.fit_error),
                      _off(one.error), f"{one.spread:.0%}")
     return made
 

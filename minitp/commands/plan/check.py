@@ -10,7 +10,7 @@ from rich.table import Table
 
 from minitp.comm import Communicator
 from minitp.plan import units
-from minitp.plan.catalogue import machine, machines_folder
+from minitp.plan.catalogue import THIS, machine, this_file
 from minitp.plan.check import GOAL, Compared, Comparison, comparison
 from minitp.plan.check.held import Held
 from minitp.plan.check.pass_times import PassCompared
@@ -23,7 +23,7 @@ NOT_CALIBRATED = 2
 
 def described(name: str) -> Machine:
     """The machine's description; where this one has none yet it is said how to get it, and the exit code is 2."""
-    if name == "this" and not (machines_folder() / "this.toml").is_file():
+    if name == THIS and this_file() is None:
         Console(stderr=True).print("minitp: there is no description of this machine yet: `minitp plan calibrate` "
                                    "measures one (half a minute). --machine takes another", highlight=False)
         raise typer.Exit(NOT_CALIBRATED)

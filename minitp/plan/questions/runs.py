@@ -77,8 +77,9 @@ def clusters(what: WhatIf) -> Answer:
         (Table("Memory, planned", ("run", "cards", "all their memory, TB (TiB)", "layout", "fullest card, GB (GiB)",
                                    "fits beside the reserve"), tuple(_memory_row(one) for one in found), (1, 2, 4)),
          Table("Time: planned (a model) beside published", (
-             "run", "tokens a step", "step, planned", "step, published", "TFLOP/s a card, planned", "published",
-             "days, planned", "published"), tuple(_time_row(one) for one in found), (1, 2, 3, 4, 5, 6, 7))),
+             "run", "tokens a step", "step, planned", "step, published", "TFLOP/s a card, planned",
+             "TFLOP/s a card, published", "days, planned", "days, published"),
+             tuple(_time_row(one) for one in found), (1, 2, 3, 4, 5, 6, 7))),
         ("Step = m · (products + sync points) of the slowest stage + bubble + sends + what data parallelism can't "
          "hide + optimizer; days = tokens / (tokens a step) · step. `minitp plan MODEL --task train` shows every term.",
          "Published days are those printed, or device hours / cards; 405B's hours are of all its phases together, "

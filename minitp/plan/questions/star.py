@@ -45,7 +45,7 @@ def raspberry_pis(what: WhatIf) -> Answer:
             "nodes", "a token", "inference", "transfer"), tuple(_measured(n, one) for n, one in known.items()),
             (0, 1, 2, 3)),
          Table(f"A token of {model.name}, weights {dtype}, {job.context} tokens cached (a model)", (
-            "nodes", "through the root", "their program, fitted", *(f"minitp: {one}" for one in POLICIES)),
+            "nodes", "through the root", "their program, fitted", *(f"as minitp sums, {one}" for one in POLICIES)),
             rows, (0, 1, 2, 3, 4, 5))),
         ("Through the root, L layers, hidden size h, F feed-forward rows, kv numbers of a key: L(n − 1)(3h + F(n − "
          f"1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = {bytes_of(BUFFERS):g} B ({BUFFERS}), as in its "

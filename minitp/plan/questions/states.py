@@ -214,8 +214,8 @@ def zero(what: WhatIf) -> Answer:
          "Up to stage 2 an all-reduce of the gradients becomes a reduce-scatter and an all-gather of the weights: the "
          "same bytes. Stage 3 gathers twice. With m micro-batches a step it gathers for each of them."),
         (Table(f"A card's share, and what it sends in a step of {some(what.batch or 1, 'sequence')} a card (a model)", (
-            "stage", "weights, GB (GiB)", "gradients", "optimizer", "together", "fits", "sent", "step"),
-            tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
+            "stage", "weights, GB (GiB)", "gradients, GB (GiB)", "optimizer, GB (GiB)", "together, GB (GiB)", "fits",
+            "sent, GB (GiB)", "step"), tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
         (f"States: 16P, 4P + 12P/d, 2P + 14P/d, 16P/d with P = {p / 1e9:.2f}e9, d = {d} (Rajbhandari et al. 2020, "
          f"table 1). Sent: 2P, 2P, 2P, 3P numbers · (d − 1)/d, of {width / p:g} bytes (section 7).",
          UNCOUNTED, MODELED),

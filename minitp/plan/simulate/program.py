@@ -8,14 +8,14 @@ from math import prod
 import numpy as np
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Inference, Job, Training
+from minitp.plan.job import Job, Training
 from minitp.plan.layout import AXES, Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate.classes import Lane, Straggler
 from minitp.plan.simulate.engine import Program
 from minitp.plan.simulate.generation import GenerationSteps
-from minitp.plan.simulate.prices import seconds
+from minitp.plan.simulate.prices import of_sync
 from minitp.plan.simulate.queue import Queues
 from minitp.plan.simulate.stages import Stage, StagePass, Step
 from minitp.plan.simulate.training import TrainingStep
@@ -135,7 +135,7 @@ class Run:
             late.append(behind)
             sync += [numbers.setdefault(key, len(numbers)) for key in self.keys(n)]
             rule += [{"send": NOBODY, "receive": SENDER}.get(step.event.op, LAST) for step in steps]
-        rules, queues = np.array(rule), Queues(self.machine, isinstance(self.job, Inference))
+        rules, queues = np.array(rule), Queues(self.machine)
         took = self._queued(queues, sync) if self.queue else [
             self._seconds(lane, step) for n, lane in enumerate(self.lanes) for step in self.steps[n]]
         return Program(self.lane, np.concatenate(own), np.array(sync), rules, rules == NOBODY, np.array(took) * NS,
@@ -166,7 +166,7 @@ class Run:
         key = lane.parts, axis, ends, step.event.op, step.event.payload
         if key not in self._prices:
             self._prices[key] = max(
-                seconds(self.machine, step.event.op, float(step.event.payload), group, isinstance(self.job, Inference))
+                of_sync(self.machine, step.event.op, float(step.event.payload), group).seconds
                 for group in self._groups(lane, axis, ends))
         return self._prices[key]
 

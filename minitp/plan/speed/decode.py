@@ -13,6 +13,7 @@ Rates are what the device reaches (Device.bandwidth_reached, flops_reached). Syn
 minitp.trace.predict; each is priced by plan.network. Stages of a pipeline work one after the other. All of it is a
 model; sampling and the tokenizer aren't in it.
 """
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
@@ -23,7 +24,8 @@ from minitp.plan.job import FLOAT32_BYTES, TOKEN_BYTES, Inference, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network import Price, price
+from minitp.plan.network import LIBRARY, Price, price
+from minitp.plan.network.boundaries import boundaries
 from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops
 from minitp.plan.speed.reading import Ends, Read, bytes_read
@@ -84,13 +86,12 @@ class PassTime:
 
 
 def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, context: int | None = None,
-          ends: Ends = "cut", policy: str | None = None, groups: int = 1) -> PassTime:
+          ends: Ends = "cut", policy: str = LIBRARY, groups: int = 1) -> PassTime:
     """One new token of each sequence, where `context` tokens of each are cached (None: all that the job's will be).
 
     groups: in how many the batch follows itself through a pipeline's stages. With one, all stages but one are idle;
     with as many as stages, each works on another group, and all sequences get a token in the time of one group's pass.
-    policy: which algorithm the sync points take, as plan.network.price has it. None: on GPUs NCCL's own estimate for
-    its kernels, which a decode step starts as one graph; elsewhere the cheapest, or what was measured.
+    policy: which algorithm the sync points take, as plan.network.price has it.
     """
     each = ceil(job.batch / layout.dp)
     if not 1 <= groups <= min(layout.pp, each):
@@ -103,7 +104,7 @@ def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine,
 
 
 def prefill(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, ends: Ends = "cut",
-            policy: str | None = None) -> PassTime:
+            policy: str = LIBRARY) -> PassTime:
     """The pass over the prompts: the time to the first token. Half of attention is masked, and skipped.
 
     A pipeline takes the sequences one after the other, each stage working on another one.
@@ -132,7 +133,7 @@ class _Forward:
     tokens: int
     attended: float
     ends: Ends
-    policy: str | None
+    policy: str
 
     @property
     def sequences(self) -> int:
@@ -224,30 +225,30 @@ class _Forward:
         if self.layout.ep > 1 and self.model.experts > 1:
             numbers = self.layout.ep * batch * tokens * self.model.active * self.model.config.hidden
             yield self._priced(f"tokens to their experts and back{at}", "all_to_all", numbers * size, 2 * layers,
-                               self.machine.meeting(self.layout.ep, self.layout.tp), "Lepikhin et al. 2020")
+                               self.machine.meeting(self.layout.ep, self.layout.tp, self.layout.devices),
+                               "Lepikhin et al. 2020")
 
     def _messages(self) -> Iterator[_Term]:
         """From stage to stage, and the chosen token back to the first."""
         if self.layout.pp == 1:
             return
-        meeting, batch = self.machine.spread(self.layout, "pp"), ceil(self.sequences / self.in_turn)
+        batch, (*onward, back) = ceil(self.sequences / self.in_turn), boundaries(self.machine, self.layout)
         numbers = batch * ceil(self.tokens / self.layout.cp) * self.model.config.hidden
-        yield self._priced("to the next stage", "send", numbers * bytes_of(self.job.activations), self.layout.pp - 1,
-                           meeting, "b·s·h numbers a boundary")
-        yield self._priced("the chosen tokens to the first stage", "send", TOKEN_BYTES * batch, 1, meeting,
-                           f"{TOKEN_BYTES} bytes each")
+        for meeting, times in Counter(one.meeting for one in onward).items():
+            yield self._priced("to the next stage", "send", numbers * bytes_of(self.job.activations), times, meeting,
+                               "b·s·h numbers a boundary")
+        yield self._priced("the chosen tokens to the first stage", "send", TOKEN_BYTES * batch, 1,
+                           back.meeting, f"{TOKEN_BYTES} bytes each")
 
     def _priced(self, term: str, op: str, payload: float, times: int, meeting: tuple[int, ...], source: str,
                 point: bool = False) -> _Term:
-        """`times` collectives alike, one after the other, and what is around each on the device."""
-        policy = self.policy or ("nccl" if self.machine.device.kind == "gpu" else "best")
-        each: Price = price(op, payload, meeting, self.machine, policy=policy if op != "send" else "best")
-        around = self.machine.device.launch_s if each.seconds else 0.0
-        starts = f" + {around * 1e6:,.4g} µs around it" if around else ""
-        row = TimeRow(term, f"times · ({each.formula}{' + launch' if around else ''})",
-                      f"{times} · ({each.seconds * 1e6:,.4g} µs{starts}) ({op}, {payload:,.0f} B, {each.algorithm})",
-                      times * (each.seconds + around), f"{source}; {each.source}")
-        return _Term(row, latency_s=times * (each.latency_s + around),
+        """`times` collectives alike, one after the other."""
+        each: Price = price(op, payload, meeting, self.machine, policy=self.policy)
+        starts = f", {each.launch_s * 1e6:,.4g} µs of it around it" if each.launch_s else ""
+        row = TimeRow(term, f"times · ({each.formula})",
+                      f"{times} · {each.seconds * 1e6:,.4g} µs{starts} ({op}, {payload:,.0f} B, {each.algorithm})",
+                      times * each.seconds, f"{source}; {each.source}")
+        return _Term(row, latency_s=times * each.latency_s,
                      moving_s=times * (each.seconds - each.latency_s), points=times if point else 0)
 
     def _behind(self, slowest: float) -> _Term:

@@ -22,7 +22,7 @@ from minitp.plan.job import Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network import price
+from minitp.plan.network import LIBRARY, price
 from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops, traffic
 from minitp.plan.speed.flops import PassFlops
@@ -101,7 +101,7 @@ class StepTime:
 
 
 def training_step(model: PlannedModel, layout: Layout, job: Training, machine: Machine, *, overlap: bool = True,
-                  policy: str = "best") -> StepTime:
+                  policy: str = LIBRARY) -> StepTime:
     """One step. `overlap`: whether data parallelism runs beside the passes (False: all of it takes time of its own).
 
     ConfigError where the batch can't be dealt to the replicas, or the schedule can't take the micro-batches.
@@ -188,8 +188,7 @@ class _Step:
 
     def _each(self, row: Traffic, share: float = 1.0) -> float:
         """Seconds of one of the collectives, or of one of a share of its payload."""
-        return price(row.op, row.payload * share, row.meeting, self.machine,
-                     policy=self.policy if row.op != "send" else "best").seconds
+        return price(row.op, row.payload * share, row.meeting, self.machine, policy=self.policy).seconds
 
     def _row(self, term: str, priced: list[tuple[Traffic, float]], exposed: float | None = None,
              note: str = "") -> TimeRow:

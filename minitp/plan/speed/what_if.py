@@ -11,6 +11,7 @@ from minitp.plan.job import Inference, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Device, Machine
 from minitp.plan.model import PlannedModel
+from minitp.plan.network import LIBRARY
 from minitp.plan.speed import flops
 from minitp.plan.speed.decode import PassTime, prefill, token
 from minitp.plan.speed.reading import Ends, bytes_read
@@ -80,7 +81,7 @@ class Generation:
 
 
 def generation(model: PlannedModel, layout: Layout, job: Inference, machine: Machine,
-               policy: str | None = None) -> Generation:
+               policy: str = LIBRARY) -> Generation:
     """All of an inference job."""
     middle = job.prompt + job.new // 2
     return Generation(prefill(model, layout, job, machine, policy=policy),
@@ -96,7 +97,7 @@ class Scaled(NamedTuple):
 
 
 def scaling(model: PlannedModel, job: Inference, machine: Machine, degrees: Sequence[int] = (1, 2, 4, 8), *,
-            ends: Ends = "cut", policy: str | None = None) -> list[Scaled]:
+            ends: Ends = "cut", policy: str = LIBRARY) -> list[Scaled]:
     """The same token over more and more devices: what is read divides, what is waited for doesn't."""
     times = [(tp, token(model, Layout(tp=tp), job, machine.with_devices(tp), ends=ends, policy=policy))
              for tp in degrees]
