@@ -5,7 +5,7 @@ stage, recomputation and micro-batch. Memory comes first, as it costs little to 
 time. A mesh is judged by its best variant.
 """
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -13,6 +13,7 @@ from minitp.errors import ConfigError
 from minitp.plan import memory
 from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
+from minitp.plan.limits import RECOMPUTE, ZERO, Limits, asked, chunks, expert_degrees, meshes, micro_batches
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
@@ -20,39 +21,12 @@ from minitp.plan.rows import Row
 from minitp.plan.speed import decode, step
 from minitp.plan.units import both
 
-RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
-ZERO: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
 MOST = 20_000
 """Layouts that a search tries."""
 MOST_DEVICES = 4096
 """Where `fewest` stops to look for more, unless told otherwise."""
 
 Why = Literal["shape", "batch", "memory"]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a search may not change; None: it is left open.
-
-    tp, pp, dp, cp  every divisor of the devices is tried
-    ep              every number of replicas that the experts can be dealt to evenly
-    zero            every stage; recompute: the least that fits
-    micro_batch, chunks  1, 2, 4 … as long as it fits and the step gets faster
-    sequence        of a training with tp: on, and the best of a mesh once more without
-    reserve         share of a device that is kept free; `nominal`: of the size in its name
-    """
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    cp: int | None = 1
-    ep: int | None = None
-    zero: Literal[0, 1, 2, 3] | None = None
-    recompute: Literal["none", "selective", "full"] | None = None
-    micro_batch: int | None = None
-    chunks: int | None = None
-    sequence: bool | None = None
-    reserve: float = memory.RESERVE
-    nominal: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,14 +78,14 @@ class Found:
 def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | None = None) -> Found:
     """The layouts of all devices of `machine`, the fastest first. ConfigError where the limits leave none."""
     limits = limits or Limits()
-    meshes = list(_meshes(machine.devices, limits))
-    if not meshes:
-        raise ConfigError(f"no mesh of {machine.devices:,} devices has {_asked(limits)}: the product of tp, cp, pp "
+    tried_meshes = list(meshes(machine.devices, limits))
+    if not tried_meshes:
+        raise ConfigError(f"no mesh of {machine.devices:,} devices has {asked(limits)}: the product of tp, cp, pp "
                           "and dp is the number of devices, and ep divides dp · cp")
     best: list[Candidate] = []
     failed: list[Failure] = []
     tried = 0
-    for mesh in meshes:
+    for mesh in tried_meshes:
         outcomes = _Outcomes(model, machine, job, limits, MOST - tried)
         outcomes.of_mesh(*mesh)
         tried += outcomes.tried
@@ -151,11 +125,11 @@ class _Outcomes:
         more without sequence parallelism, which saves memory always and time where sequences are long."""
         training, limits = isinstance(self.job, Training), self.limits
         sequence = limits.sequence if limits.sequence is not None else training and tp > 1
-        for ep in _expert_degrees(self.model, dp * cp, limits.ep):
+        for ep in expert_degrees(self.model, dp * cp, limits.ep):
             last: Candidate | None = None
-            for chunks in _chunks(self.model, pp if training else 1, limits.chunks):
-                layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, sequence=sequence, chunks=chunks,
-                                schedule="interleaved" if chunks > 1 else "1f1b")
+            for each in chunks(self.model, pp if training else 1, limits.chunks):
+                layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, sequence=sequence, chunks=each,
+                                schedule="interleaved" if each > 1 else "1f1b")
                 found = self._of_layout(layout)
                 if found is None or (last is not None and _order(last) <= _order(found)):
                     break
@@ -173,7 +147,7 @@ class _Outcomes:
         zeros = (limits.zero,) if limits.zero is not None else ZERO if layout.dp > 1 else ZERO[:1]
         recomputes = (limits.recompute,) if limits.recompute is not None else RECOMPUTE
         best: Candidate | None = None
-        for size in _micro_batches(job.batch, layout.dp, limits.micro_batch):
+        for size in micro_batches(job.batch, layout.dp, limits.micro_batch):
             fit: list[Candidate] = []
             for zero in zeros:
                 variants = (self._judge(replace(layout, zero=zero), replace(job, recompute=again, micro_batch=size))
@@ -237,55 +211,6 @@ def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | No
     if layout.cp > job.seq:
         return "shape", f"a sequence of {job.seq:,} tokens can't be cut into {layout.cp:,} pieces"
     return None
-
-
-def _meshes(devices: int, limits: Limits) -> Iterator[tuple[int, int, int, int]]:
-    """(tp, cp, pp, dp) with the product `devices`."""
-    for tp in _degrees(devices, limits.tp):
-        for cp in _degrees(devices // tp, limits.cp):
-            for pp in _degrees(devices // tp // cp, limits.pp):
-                dp = devices // tp // cp // pp
-                if limits.dp in (None, dp) and dp * cp % (limits.ep or 1) == 0:
-                    yield tp, cp, pp, dp
-
-
-def _degrees(devices: int, fixed: int | None) -> Iterable[int]:
-    """The divisors, or the one that was asked for if it is one."""
-    if fixed is not None:
-        return [fixed] if devices % fixed == 0 else []
-    return [n for n in range(1, devices + 1) if devices % n == 0]
-
-
-def _expert_degrees(model: PlannedModel, replicas: int, fixed: int | None) -> Iterable[int]:
-    """Shares of the replicas that a layer's experts can be dealt to evenly; of a dense model 1."""
-    if fixed is not None:
-        return [fixed]
-    return [n for n in range(1, min(replicas, model.experts) + 1) if replicas % n == 0 and model.experts % n == 0]
-
-
-def _chunks(model: PlannedModel, pp: int, fixed: int | None) -> Iterator[int]:
-    """1, 2, 4 … model chunks a stage, as long as each has a layer."""
-    if fixed is not None:
-        yield fixed
-        return
-    chunks = 1
-    while chunks == 1 or (pp > 1 and pp * chunks <= model.config.layers):
-        yield chunks
-        chunks *= 2
-
-
-def _micro_batches(batch: int, dp: int, fixed: int | None) -> Iterator[int]:
-    """1, 2, 4 … sequences at once, as long as the batch can be dealt so; where it can't at all, 1."""
-    size = fixed or 1
-    yield size
-    while fixed is None and batch % (dp * 2 * size) == 0:
-        size *= 2
-        yield size
-
-
-def _asked(limits: Limits) -> str:
-    given = [f"{axis} {getattr(limits, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep") if getattr(limits, axis)]
-    return ", ".join(given) or "these degrees"
 
 
 def fewest(model: PlannedModel, machine: Machine, job: Job | Callable[[Machine], Job], limits: Limits | None = None,

@@ -1,4 +1,6 @@
 """One rule prices a collective wherever it is planned: a token, a step, a chart, a simulation."""
+from itertools import pairwise
+
 import pytest
 
 from minitp.plan import catalogue
@@ -23,7 +25,7 @@ SIZES = tuple(1 << power for power in range(3, 35, 2))
 
 @pytest.mark.parametrize("name", ["8xa100-80", "8xh100-80", "8xmi300x", "raspberry-pi-cluster"])
 def test_a_sync_has_one_price(name):
-    """16 KiB over 8 ranks in the chart, in a token and in a step's own rule; on the A100 NCCL's 15.3 µs and 8 around."""
+    """16 KiB over 8 ranks in a chart, a token and a simulation; on the A100 NCCL's 15.3 µs and 8 around."""
     machine, point = catalogue.machine(name, devices=8), sync_point(LLAMA2_70B)
     drawn = curve(machine, "all_reduce", 8, marks=[point], sizes=(2, 16384))
     once = drawn.marks[0].seconds
@@ -69,7 +71,7 @@ def test_a_token_takes_longer_the_longer_a_link_does():
     for change, machine, tp in (("link", "8xa100-80", 8), ("between", "2x8xa100-80", 16)):
         times = [token(LLAMA2_70B, Layout(tp=tp), ONE, catalogue.machine(machine, **{change: f"{us}us,25GB/s"}))
                  for us in (1, 5, 50, 500)]
-        assert all(one.seconds < other.seconds for one, other in zip(times, times[1:], strict=False))
+        assert all(one.seconds < other.seconds for one, other in pairwise(times))
         assert times[3].network_s > 20 * times[1].network_s
     tcp = token(LLAMA2_70B, Layout(tp=8), ONE, catalogue.machine("8xa100-80", link="ethernet-100g"), ends="copied")
     assert tcp.latency_s >= 160 * 14 * 30e-6                               # NCCL's ring and tree: 14 hops of 8 cards

@@ -145,7 +145,8 @@ def fewest_by_bytes(model: PlannedModel, job: Job, capacity: Capacity) -> int:
 
 def fewest_devices(model: PlannedModel, job: Job, capacity: Capacity, layouts: Callable[[int], Iterable[Layout]],
                    limit: int = 4096) -> tuple[int, Layout] | None:
-    """The fewest devices for which one of `layouts(devices)` fits, and that layout; None up to `limit`.
+    """The fewest single devices for which one of `layouts(devices)` fits, by memory alone, and that layout; None up to
+    `limit`. Whole machines, and how fast they are: `minitp.plan.search.fewest`.
 
     Layouts that a job or a model can't have are passed over.
     """
