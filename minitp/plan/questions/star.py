@@ -90,7 +90,8 @@ def _more_than_bytes(known: dict[int, dllama.Measured], numbers: dict[str, float
         return ""
     return (f" Transfer as measured takes {known[many].transfer / known[few].transfer:.1f} times as long for "
             f"{numbers[f'moved {many}'] / numbers[f'moved {few}']:.1f} times the bytes, so bytes alone don't explain "
-            "it: the root's messages pile up. A fit with one rate for the link makes the two nearly equal.")
+            f"it: the root's messages pile up. The fit to their table gives {units.duration(numbers[f'fitted {few}'])} "
+            f"and {units.duration(numbers[f'fitted {many}'])} in all.")
 
 
 def _token(model: PlannedModel, job: Inference, machine: Machine, n: int, policy: str) -> float:
