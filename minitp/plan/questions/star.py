@@ -49,9 +49,9 @@ def raspberry_pis(what: WhatIf) -> Answer:
             rows, (0, 1, 2, 3, 4, 5))),
         ("Through the root, L layers, hidden size h, F feed-forward rows, kv numbers of a key: L(n − 1)(3h + F(n − "
          f"1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = {bytes_of(BUFFERS):g} B ({BUFFERS}), as in its "
-         "README to 0.3 %. The fit is to the measured table, and good to about 30 %; both are of "
-         f"{node.name} on 1 GbE and don't follow --machine or --link. Measured were a few tokens, so as few are "
-         f"planned: {job.prompt} of a prompt and {job.new} new ones.",
+         "README to 0.3 %. The fit is to the measured table, and off by "
+         f"{units.percent(node.error)} at most; both are of {node.name} on 1 GbE and don't follow --machine or --link. "
+         f"Measured were a few tokens, so as few are planned: {job.prompt} of a prompt and {job.new} new ones.",
          MODELED), sources(model, node, [one.source for one in known.values()], what.the_machine(PIS)), floats(numbers))
 
 
