@@ -137,4 +137,5 @@ def links_line(found: Network, training: bool) -> str:
     """The sentence above the links."""
     what = "A forward pass of a micro-batch" if training else "Each token"
     return (f"{what} waits for {found.syncs:,} syncs, one after the other: "
-            f"{(found.syncs - 2) // found.layers} for each layer and 2 at the ends, of {both(found.token)} each. Below: {BARE}.")
+            f"{(found.syncs - 2) // found.layers} for each layer and 2 at the ends, of {both(found.token)} each. "
+            f"Below: {BARE}.")
