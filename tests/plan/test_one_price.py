@@ -1,9 +1,11 @@
 """One rule prices a collective wherever it is planned: a token, a step, a chart, a simulation."""
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from minitp.plan import catalogue
+from minitp.errors import ConfigError
+from minitp.plan import catalogue, network
 from minitp.plan.job import Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.network import price
@@ -97,6 +99,34 @@ def test_only_boundaries_that_cross_go_over_the_network():
     assert inside.per_link["InfiniBand"] == pytest.approx(inside.payload * inside.count / 15)
     sent = token(LLAMA2_7B, layout, ONE, machine)
     assert [row.numbers[:2] for row in sent.rows if row.term == "to the next stage"] == ["14", "1 "]
+
+
+def test_a_machine_does_not_change_under_its_prices():
+    """Prices are remembered by machine: its tables and rates can't be written to, nor by whoever made it."""
+    machine, rates = catalogue.machine("8xa100-80"), {"bf16": 1e15}
+    with pytest.raises(TypeError):
+        machine.levels[0].tables["all_reduce", 8] = ((1, 1.0),)
+    with pytest.raises(TypeError):
+        machine.measured["world"] = "mpi"
+    device = replace(machine.device, flops=rates)
+    rates["bf16"] = 0.0
+    assert device.peak("bf16") == 1e15
+
+
+def test_a_chart_leaves_remembered_prices_alone():
+    network._kept.cache_clear()
+    curve(catalogue.machine("8xa100-80"), "all_reduce", 8)
+    assert network._kept.cache_info().currsize == 0
+
+
+def test_a_files_link_keeps_what_prices_go_by(tmp_path):
+    machine = catalogue.machine("8xmi300x")
+    catalogue.write_machine(machine, tmp_path / "mine.toml")
+    inner, outer = (level.link for level in catalogue.machine(tmp_path / "mine.toml").levels)
+    assert (inner.peers, inner.kind, outer.peers, outer.kind) == (7, "", 0, "rdma")
+    (tmp_path / "bad.toml").write_text((tmp_path / "mine.toml").read_text().replace('"rdma"', '"radio"'))
+    with pytest.raises(ConfigError, match="nvlink, pcie, rdma"):
+        catalogue.machine(tmp_path / "bad.toml")
 
 
 def test_the_library_of_a_machine():

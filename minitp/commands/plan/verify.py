@@ -13,7 +13,7 @@ from minitp.plan.verify.judge import Outcome, counts, verify
 from minitp.trace.wording import plain
 
 HEADS = {
-    "formula": "formula: a closed form, which must land within the tolerance",
+    "formula": "formula: a closed form, which must land within the tolerance; looked up: a published table's own value",
     "known_disagreement": "known disagreement: the published value is off, and the planner must not meet it",
     "catalogue": "catalogue: looked up",
     "measured": "measured: no formula is exact; planned is an estimate or a bound, and there is no verdict",
