@@ -22,8 +22,8 @@ def test_no_module_has_a_published_number_of_its_own():
     assert {path.stem for path in FILES} == {"dllama", "gpt_fast", "layer_times", "nccl_fits", "runs", "sizes"}
     assert len(layer_times.table()[1]) == 5 and len(nccl_fits.fits()) == 4
     assert gpt_fast.fit().all_reduce == pytest.approx(22e-6) and gpt_fast.fit().bandwidth == 1400e9
-    assert runs.reached("LLaMA-33B").tokens == 1.4e12 and 0.4 < runs.reached("LLaMA-7B").share < 0.5
-    assert runs.reached("nobody's 9B") == (runs.USUAL, 0.0, "usual for large runs")
+    assert 0.4 < runs.reached("LLaMA-7B").share < 0.5
+    assert runs.reached("nobody's 9B") == (runs.USUAL, "usual for large runs")
     assert sum(chips * hours for chips, hours, _ in runs.segments("PaLM 540B")) == 8_404_992
     assert sizes.largest_layer(6.805e9).value == 131e6 and sizes.largest_layer(7e9) is None
     assert dllama.node("Raspberry Pi 5 of mine") == dllama.node("RasPi5")

@@ -1,4 +1,4 @@
-"""What published trainings saw, reached and ran on, where a table's rows name the model and not these (runs.toml)."""
+"""What published trainings reached and ran on, where a table's rows name the model and not these (runs.toml)."""
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -7,7 +7,6 @@ from minitp.errors import ConfigError
 from minitp.plan import catalogue
 from minitp.plan.data_file import Entry, flag, read, texts, whole
 from minitp.plan.machine import Device
-from minitp.plan.units import parse_count
 
 FILE = Path(__file__).parent / "runs.toml"
 USUAL = 0.40
@@ -15,9 +14,8 @@ USUAL = 0.40
 
 
 class Reached(NamedTuple):
-    """Share of the peak by 6PT over the whole run, tokens trained (0: not known), and who says so."""
+    """Share of the peak by 6PT over the whole run, and who says so."""
     share: float
-    tokens: float
     why: str
 
 
@@ -34,14 +32,11 @@ def reached(name: str) -> Reached:
     """What a model's run reached; the usual share where nothing is known of it."""
     row = next((row for row in _rows()["trained"] if row.text("model") == _key(name)), None)
     if row is None:
-        return Reached(USUAL, 0.0, "usual for large runs")
-    tokens = float(row.take("tokens", parse_count))
-    if "rate_of" not in row:
-        return Reached(USUAL, tokens, "usual for large runs")
+        return Reached(USUAL, "usual for large runs")
     run = row.take("rate_of", catalogue.run)           # trained by the same code; the sizes of LLaMA reached 44 to 51 %
     rate = run.published["tokens_per_s_gpu"]
     share = 6 * run.model.parameters * rate / run.machine.device.peak("bf16")
-    return Reached(share, tokens, f"the {rate:g} tokens/s a GPU of {run.name}")
+    return Reached(share, f"the {rate:g} tokens/s a GPU of {run.name}")
 
 
 def segments(name: str) -> tuple[tuple[int, int, str], ...]:

@@ -59,7 +59,7 @@ def trained_on(case: Case) -> float:
     inputs = case.inputs
     if "tokens" in inputs:
         return inputs.positive("tokens")
-    known = reached(case.model).tokens or getattr(known_run(case), "training", Training()).tokens
+    known = getattr(Shape(case).named, "trained_on", 0) or getattr(known_run(case), "training", Training()).tokens
     if not known:
         raise CaseError(f"the input tokens is missing, and how many {plain(case.model, 40)!r} saw isn't known")
     return known
