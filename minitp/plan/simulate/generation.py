@@ -4,10 +4,10 @@ With stages the sequences of a prompt follow one another, each a pass of its own
 takes all sequences at once, and the first stage waits for the tokens that the last one has chosen.
 """
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from minitp.plan.job import Inference, bytes_of
+from minitp.plan.job import TOKEN_BYTES, Inference, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate.stages import Stage, StagePass, Step
@@ -15,8 +15,6 @@ from minitp.plan.simulate.work import computed_in
 from minitp.plan.speed import flops
 from minitp.trace.predict import GenerationPlan, forward_pass
 from minitp.trace.schema import Expected
-
-TOKEN = 4                          # bytes of a token's number on its way back to the first stage
 
 
 def plan_of(model: PlannedModel, layout: Layout, job: Inference, batch: int) -> GenerationPlan:
@@ -40,6 +38,13 @@ class GenerationSteps:
                     yield self._pass(phase, step, tokens, 1, n)
             else:
                 yield self._pass(phase, step, tokens, self.sequences, None)
+
+    def count(self) -> int:
+        """How many events `passes` has: of a prompt's, and one new token's as often as there are more."""
+        few = replace(self, job=replace(self.job, new=min(self.job.new, 3)))
+        each = [(one.step, len(one.steps)) for one in few.passes()]
+        again = sum(events for step, events in each if step == 1) * (self.job.new - few.job.new)
+        return sum(events for _, events in each) + again
 
     @cached_property
     def sequences(self) -> int:
@@ -69,7 +74,7 @@ class GenerationSteps:
     def _tokens(self, like: Expected, batch: int) -> list[Step]:
         """What the last stage has chosen, on its way to the first."""
         like = like._replace(micro_batch=None, dtype="int32")
-        return [self.stage.message("sample", self.stage.layout.pp - 1, 0, like, (batch, 1), TOKEN * batch)]
+        return [self.stage.message("sample", self.stage.layout.pp - 1, 0, like, (batch, 1), TOKEN_BYTES * batch)]
 
     def _work(self, step: int, tokens: int, batch: int) -> dict[str, float]:
         """Seconds before the sync points of a layer and of the logits."""

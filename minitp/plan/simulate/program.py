@@ -1,5 +1,6 @@
 """All lanes of a predicted run as one program for the engine: what each does, who meets whom, and what that takes."""
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -82,10 +83,24 @@ class Run:
         return [made[lane.place.tp, lane.place.pp] for lane in self.lanes]
 
     def _passes_of(self, tp: int, pp: int) -> list[StagePass]:
-        work = Work(self.model, self.layout, self.job, self.machine.device, tp)
-        stage = Stage(self.model, self.layout, self.job, self.machine, work, pp)
-        return list(TrainingStep(stage, self.job).passes() if isinstance(self.job, Training)
-                    else GenerationSteps(stage, self.job).passes())
+        return list(self._work_of(tp, pp).passes())
+
+    def _work_of(self, tp: int, pp: int) -> TrainingStep | GenerationSteps:
+        if (tp, pp) not in self._works:
+            work = Work(self.model, self.layout, self.job, self.machine.device, tp)
+            stage = Stage(self.model, self.layout, self.job, self.machine, work, pp)
+            self._works[tp, pp] = (TrainingStep(stage, self.job) if isinstance(self.job, Training)
+                                   else GenerationSteps(stage, self.job))
+        return self._works[tp, pp]
+
+    @cached_property
+    def _works(self) -> dict[tuple[int, int], TrainingStep | GenerationSteps]:
+        return {}
+
+    def count(self, lanes: Iterable[Lane]) -> int:
+        """How many events these lanes have, from the sizes alone: all ranks of a stage have equally many."""
+        stages = Counter(lane.place.pp for lane in lanes)
+        return sum(lanes * self._work_of(0, stage).count() for stage, lanes in stages.items())
 
     @cached_property
     def steps(self) -> list[list[Step]]:

@@ -6,6 +6,9 @@ another: small messages, whose latency counts and not their bytes. A prompt is t
 
   time of a stage = max(bytes of weights / bandwidth, their operations / peak) + the same of the KV cache + sync points
 
+Where a context is cut over cp ranks, each has its piece of the cache and of the scores; a prompt's tokens are dealt to
+them, one new token is not, and each does all of its products.
+
 Rates are what the device reaches (Device.bandwidth_reached, flops_reached). Sync points and payloads are those of
 minitp.trace.predict; each is priced by plan.network. Stages of a pipeline work one after the other. All of it is a
 model; sampling and the tokenizer aren't in it.
@@ -17,7 +20,7 @@ from math import ceil
 from typing import Any, Literal, NamedTuple
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Inference, bytes_of
+from minitp.plan.job import FLOAT32_BYTES, TOKEN_BYTES, Inference, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -25,27 +28,10 @@ from minitp.plan.network import LIBRARY, Price, price
 from minitp.plan.network.boundaries import boundaries
 from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops
+from minitp.plan.speed.reading import Ends, Read, bytes_read
 from minitp.plan.speed.syncs import PREDICTED, on_stage, syncs
 
-Ends = Literal["cut", "copied"]
-"""Embedding table and head: cut over the tp group (two sync points more), or whole on every rank, as in gpt-fast."""
-
-LOGITS = 4                                     # bytes: logits are float32
 ROOFLINE = "Pope et al. 2023, section 3; rates reached: the device's source"
-
-
-class Read(NamedTuple):
-    """Bytes that a rank reads in one pass, by part. `table` is what it holds of the embedding table: of that, only the
-    tokens' rows are read."""
-    layers: float
-    head: float
-    rows: float
-    cache: float
-    table: float
-
-    @property
-    def weights(self) -> float:
-        return self.layers + self.head + self.rows
 
 
 @dataclass(frozen=True)
@@ -99,9 +85,6 @@ class PassTime:
                 "bound": self.bound, "rows": [row.to_plain() for row in self.rows]}
 
 
-TokenTime = PassTime
-
-
 def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, context: int | None = None,
           ends: Ends = "cut", policy: str = LIBRARY, groups: int = 1) -> PassTime:
     """One new token of each sequence, where `context` tokens of each are cached (None: all that the job's will be).
@@ -128,27 +111,6 @@ def prefill(model: PlannedModel, layout: Layout, job: Inference, machine: Machin
     """
     attended = flops.attended(job.prompt, causal=True)
     return _Forward(model, layout, job, machine, job.prompt, attended, ends, policy).time()
-
-
-def bytes_read(model: PlannedModel, layout: Layout, job: Inference, place: Place, *, context: float | None = None,
-               ends: Ends = "cut", tokens: int = 1) -> Read:
-    """What the rank at `place` reads in one pass over `tokens` tokens of each sequence."""
-    held, size = model.on_stage(layout, place), bytes_of(job.weights)
-    config, sequences = model.config, ceil(job.batch / layout.dp)
-    layer, seen = held["layer"], job.context if context is None else context
-    visitors = sequences * tokens * layout.ep                              # tokens that meet this rank's experts
-    visited = flops.touched(model.experts, model.active, visitors) / model.experts if model.experts > 1 else 1.0
-    table = config.vocab * config.hidden if ends == "copied" else held["embedding"].shard if place.pp == 0 else 0
-    head = norm = 0
-    if place.pp == layout.pp - 1:
-        own = held["head"].total if layout.pp > 1 or not config.tied else held["embedding"].shard
-        head, norm = config.vocab * config.hidden if ends == "copied" else own, held["norm"].total
-    placement = model.placement(layout.tp, layout.embedding, layout.cut)
-    kv = len(placement.kv_heads(place.tp)) * config.head_size
-    cached = 2 * layout.layers_on(config.layers, place.pp) * kv * sequences * seen / layout.cp
-    return Read((layer.shard + layer.whole + layer.expert * visited) * size, (head + norm) * size,
-                sequences * tokens * config.hidden * size if place.pp == 0 else 0.0, cached * bytes_of(job.cache),
-                table * size)
 
 
 class _Term(NamedTuple):
@@ -190,7 +152,7 @@ class _Forward:
             here = list(self._stage(stage, count))
             terms += here
             slowest = max(slowest, sum(term.row.seconds for term in here) / count)
-            reads = max(reads, sum(self._read(stage)[:4]))
+            reads = max(reads, self._read(stage).total)
         terms += self._messages()
         if self.in_turn > 1:
             terms.append(self._behind(slowest))
@@ -204,7 +166,7 @@ class _Forward:
         reads = (bytes_read(self.model, self.layout, self.one_batch, Place(rank, 0, 0, stage), ends=self.ends,
                             context=self.attended if self.tokens == 1 else self.tokens, tokens=self.tokens)
                  for rank in {0, self.layout.tp - 1})
-        return max(reads, key=lambda read: read.weights + read.cache)
+        return max(reads, key=lambda read: read.total)
 
     @property
     def one_batch(self) -> Inference:
@@ -214,13 +176,14 @@ class _Forward:
     def _stage(self, stage: int, count: int) -> Iterator[_Term]:
         """What `count` stages like this one take, one after the other."""
         read, at = self._read(stage), f" on {count} stages" if count > 1 else ""
-        tokens = ceil(self.sequences / self.in_turn) * self.tokens / self.layout.cp
+        sequences, cp = ceil(self.sequences / self.in_turn), self.layout.cp
+        here = ceil(self.tokens / cp)                                   # one new token is worked on by every piece
         share = flops.on_stage(self.model, self.layout, stage, self.attended)
-        rows = self.tokens if self.job.every_row else 1                 # whose logits are wanted
+        rows = here if self.job.every_row else 1                        # whose logits are wanted
         head = 2.0 * flops.matrices(self.model).head if share.head and self.ends == "copied" else share.head
-        products = (share.projections + share.mlp + head * rows / self.tokens) * tokens
+        products = ((share.projections + share.mlp) * here + head * rows) * sequences
         yield self._roofline(f"weights{at}", read.weights, products, count)
-        yield self._roofline(f"KV cache{at}", read.cache, share.scores * tokens, count)
+        yield self._roofline(f"KV cache{at}", read.cache, share.scores * sequences * self.tokens / cp, count)
         yield from self._syncs(stage, count, at)
 
     def _roofline(self, term: str, size: float, operations: float, count: int) -> _Term:
@@ -249,11 +212,11 @@ class _Forward:
             if sync.part != "layer" and self.ends == "copied":
                 continue
             times = count * sync.times * on_stage(self.layout, stage, sync.part, self.model.config.layers)
-            payload = sync.elements * (LOGITS if sync.logits else size)
+            payload = sync.elements * (FLOAT32_BYTES if sync.logits else size)
             if times:
                 yield self._priced(f"sync points, {sync.part}{at}", sync.op, payload, times, meeting, PREDICTED, True)
         layers = count * self.layout.layers_on(self.model.config.layers, stage)
-        heads = max(len(self.model.placement(self.layout.tp).heads.of(rank)) for rank in range(self.layout.tp))
+        heads = max(len(self.model.cuts(self.layout.tp).heads.of(rank)) for rank in range(self.layout.tp))
         if self.layout.cp > 1:
             numbers = batch * tokens * heads * (self.model.config.head_size + 2)
             yield self._priced(f"merge what each piece of the cache gives{at}", "all_reduce", numbers * size, layers,
@@ -274,7 +237,8 @@ class _Forward:
         for meeting, times in Counter(one.meeting for one in onward).items():
             yield self._priced("to the next stage", "send", numbers * bytes_of(self.job.activations), times, meeting,
                                "b·s·h numbers a boundary")
-        yield self._priced("the chosen tokens to the first stage", "send", 4 * batch, 1, back.meeting, "4 bytes each")
+        yield self._priced("the chosen tokens to the first stage", "send", TOKEN_BYTES * batch, 1,
+                           back.meeting, f"{TOKEN_BYTES} bytes each")
 
     def _priced(self, term: str, op: str, payload: float, times: int, meeting: tuple[int, ...], source: str,
                 point: bool = False) -> _Term:

@@ -261,12 +261,3 @@ def by_axis(rows: list[Traffic]) -> dict[Axis, float]:
     for row in rows:
         sums[row.axis] = sums.get(row.axis, 0.0) + row.sent
     return sums
-
-
-def by_level(rows: list[Traffic]) -> dict[str, float]:
-    """Bytes through each port in a step, by level of the machine."""
-    sums: dict[str, float] = {}
-    for row in rows:
-        for level, size in row.per_link.items():
-            sums[level] = sums.get(level, 0.0) + size
-    return sums

@@ -3,26 +3,18 @@
 All of it is a model, by the data sheet's rates times the share that is reached.
 """
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, NamedTuple
 
-from minitp.errors import ConfigError
 from minitp.plan.job import Inference, bytes_of
-from minitp.plan.layout import Layout
+from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Device, Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.network import LIBRARY
 from minitp.plan.speed import flops
-from minitp.plan.speed.decode import Ends, PassTime, prefill, token
-
-
-def with_memory(device: Device, memory: int) -> Device:
-    """The same device with more or less of the same memory: neither bandwidth nor operations grow with it."""
-    if memory < 1:
-        raise ConfigError(f"a device's memory is 1 byte or more, {memory} was asked for")
-    real = memory * device.memory_real // device.memory
-    return replace(device, name=f"{device.name} with {memory / 1e9:,.4g} GB", memory=memory, memory_real=real)
+from minitp.plan.speed.decode import PassTime, prefill, token
+from minitp.plan.speed.reading import Ends, bytes_read
 
 
 def reading_all(device: Device) -> float:
@@ -63,21 +55,14 @@ class OnDevice:
 
 def on_each(model: PlannedModel, job: Inference, devices: Iterable[Device]) -> list[OnDevice]:
     """The same token on different devices, side by side: what each is bound by (no sync points: a bound from below)."""
-    config = model.config
-    table = 0 if config.tied else config.vocab * config.hidden                       # of it only rows are read
-    cache = 2 * config.layers * config.kv_heads * config.head_size * job.context * job.batch * bytes_of(job.cache)
-    held = model.parameters * bytes_of(job.weights) + cache
-    dense: float = model.parameters - table
-    if model.experts > 1:
-        expert = (model.parameters - model.active_parameters) / (model.experts - model.active)
-        dense -= expert * (model.experts - flops.touched(model.experts, model.active, job.batch))
-    read = dense * bytes_of(job.weights) + cache
+    read = bytes_read(model, Layout(), job, Place(0, 0, 0, 0))
+    held = model.parameters * bytes_of(job.weights) + read.cache
     operations = flops.per_token(model, job.context).total * job.batch
     found = []
     for device in devices:
         needed = ceil(held / device.memory)
         found.append(OnDevice(device, needed, held / (needed * device.memory),
-                              read / (needed * device.bandwidth * device.bandwidth_reached),
+                              read.total / (needed * device.bandwidth * device.bandwidth_reached),
                               operations / (needed * device.peak(job.activations) * device.flops_reached)))
     return found
 
