@@ -171,7 +171,7 @@ def test_collectives_run_now_stand_beside_the_machine(monkeypatch):
 
 
 def test_a_steps_computing_is_that_of_the_rank_with_the_most():
-    """4 heads over 3 ranks: the first has two of them, and the others wait for it."""
+    """8 heads over 3 ranks: some have three of them, and the others wait."""
     what = TrainingPlan(Placement(TINY, 3), "float32", [Steps(0, 2, ((1, 8), (2, 8)))])
     model, machine = PlannedModel(TINY), known(3)
     whole = sum(flops.step(model, Training(batch, 8, batch, "none", FLOAT32)).hardware for batch in (1, 2))
