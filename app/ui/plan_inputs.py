@@ -4,13 +4,15 @@ from typing import Any
 
 import streamlit as st
 
+from minitp.plan.job import Training
 from minitp.plan.units import count
 from minitp.trace.wording import plain
 from minitp.view.plan import DEGREES, FIELDS, NUMBERS, Asked, choices, link_names, machine_names, model_names
 from ui import page, state
 
 _WRITTEN = "plan_address"
-KEPT_WORDS = {"tp": "tp", "pp": "pp", "dp": "dp", "zero": "ZeRO", "recompute": "recompute", "micro": "micro-batch"}
+KEPT_WORDS = {"tp": "tp", "pp": "pp", "dp": "dp", "ep": "ep", "zero": "ZeRO", "recompute": "recompute",
+              "micro": "micro-batch", "chunks": "chunks"}
 
 
 def key(name: str) -> str:
@@ -104,7 +106,8 @@ def job(task: str) -> None:
             return
         with left:
             number("step", "sequences", "Of a step, over all replicas.")
-            number("seq", "tokens", "Of a sequence.")
+            number("seq", "tokens", f"Of a sequence. Usual: {Training.seq:,}, or the model's positions where they are "
+                   "fewer.", words=lambda n: f"{n:,}" if n else "usual")
             st.selectbox("precision", choices()["precision"], key=key("precision"),
                          help="Bytes a parameter of weights, gradients and optimizer: 16, 18, 16, 8.")
         with right:
@@ -120,7 +123,7 @@ def layout(task: str) -> None:
     with st.expander("The layout", icon=":material/grid_on:", expanded=wide()):
         left, right = page.columns(2, least="6rem", key="plan_mesh")
         with left:
-            number("tp", "tp, tensor", "Tensor parallel: matrices are cut, with 2 syncs a layer.")
+            number("tp", "tp, tensor", "Tensor parallel: matrices are cut, with syncs in every layer.")
             number("dp", "dp, replicas", "Data parallel: sequences are dealt out.")
             number("cp", "cp, context", "Context parallel: each sequence is cut.")
         with right:

@@ -7,6 +7,7 @@ from minitp.errors import ConfigError, FileFormatError
 from minitp.plan.check import Comparison
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import Answer, WhatIf, named
+from minitp.plan.questions.symbols import explained
 from minitp.trace import Trace
 from minitp.view import plan_check
 from minitp.view.figures import plan_check as figures
@@ -118,5 +119,7 @@ def _show(answer: Answer) -> None:
         page.table([dict(zip(one.heads, row, strict=True)) for row in one.rows], key=f"plan_answer_{at}")
     for text in answer.reasoning:
         st.markdown(f"- {page.escaped(text)}")
+    if short := explained(answer):
+        st.caption(page.escaped(f"Short: {short}."))
     if answer.sources:
         st.caption(page.escaped(f"Sources: {'; '.join(answer.sources)}"))

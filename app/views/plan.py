@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from minitp.errors import ConfigError, MinitpError
+from minitp.plan.network.sync_cost import BARE
 from minitp.plan.search import Found
 from minitp.plan.units import both
 from minitp.runs import runs_folder
@@ -42,6 +43,7 @@ def memory(asked: Asked, picture: Any) -> None:
     growing(found)
     st.subheader(f"Every term of {found.fullest.name}", anchor=False)
     page.table(plan_memory.table(found.fullest.rows), key="plan_terms")
+    st.caption(page.escaped(plan_memory.legend_line(found.fullest.rows)))
     with st.expander("What isn't modeled, and what the reserve is for"):
         page.table(plan_memory.not_modeled(found), key="plan_unmodeled")
 
@@ -56,12 +58,21 @@ def times(asked: Asked, found: plan_memory.Memory) -> None:
     columns = page.columns(len(speed.cells), least="9rem", key="plan_speed")
     for column, (label, value) in zip(columns, speed.cells, strict=True):
         column.metric(f"{label} (model)", value)
+    if speed.against:
+        st.caption(page.escaped(speed.against))
     with st.expander("Where the time goes, by the model"):
         page.table(speed.rows, key="plan_times")
         simulation(asked)
 
 
 def simulation(asked: Asked) -> None:
+    try:
+        told = plan_simulated.shown(asked)[1]
+    except ConfigError as error:
+        st.caption(page.escaped(str(error)))
+        return
+    if told:
+        st.caption(page.escaped(told))
     if st.button("Watch it simulated", key="plan_simulate", icon=":material/movie:",
                  help="Played event by event, and written into the runs folder."):
         try:
@@ -94,7 +105,7 @@ def growing(found: plan_memory.Memory) -> None:
 def layouts(asked: Asked) -> None:
     st.pills("Keep as the sliders have it", list(plan_inputs.KEPT_WORDS), selection_mode="multi",
              key=plan_inputs.key("keep"), format_func=plan_inputs.KEPT_WORDS.get,
-             help="The search tries all values of the others. cp, ep and chunks always stay as they are.")
+             help="The search tries all values of the others. cp always stays as it is.")
     asked = plan_inputs.asked_now()
     outcome = searched(plan_inputs.for_search(asked))
     st.caption(f"{plan_layouts.summary_line(outcome)} {MODEL}")
@@ -133,8 +144,7 @@ def network(asked: Asked, picture: Any) -> None:
         page.chart(network_figures.curve_figure(found, ink=page.ink()), key="plan_curve",
                    rows=plan_network.curve_rows(found),
                    alt=f"Time by payload, both logarithmic, a line for each algorithm: a model. {' '.join(lines)}")
-        st.caption(f"{MODEL} Hollow marks, where there are some, were measured: by a benchmark, which the model "
-                   "doesn't follow, or by this machine's calibration, which it does.")
+        st.caption(f"{MODEL} {plan_network.measured_line(found)}")
     st.markdown("\n".join(f"- {page.escaped(line)}" for line in lines))
     st.subheader("What the syncs cost on each link", anchor=False)
     line = plan_network.links_line(found, asked.task == "train")
@@ -142,7 +152,7 @@ def network(asked: Asked, picture: Any) -> None:
     page.chart(network_figures.links_figure(found, ink=page.ink()), key="plan_links",
                rows=plan_network.link_rows(found),
                alt=f"Time of all syncs of a pass on each link, for several numbers of ranks: a model. {line}")
-    st.caption(MODEL)
+    st.caption(f"{MODEL} {BARE[0].upper()}{BARE[1:]}.")
 
 
 def pictured(asked: Asked, draw: Any) -> None:

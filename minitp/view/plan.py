@@ -20,7 +20,7 @@ from minitp.plan.model import PlannedModel
 from minitp.view.known_models import known_models
 
 SECTIONS = ("memory", "layouts", "network", "check", "ask")
-DEGREES = ("tp", "pp", "dp", "zero", "recompute", "micro")
+DEGREES = ("tp", "pp", "dp", "ep", "zero", "recompute", "micro", "chunks")
 """What a search may be told to keep as it is set."""
 GROUPS = ("tp", "dp", "box", "all")
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
@@ -47,7 +47,7 @@ NUMBERS = {
     "batch": Number(1, 1 << 16, POWERS[:13]), "prompt": Number(1, 1 << 20, POWERS[4:]),
     "new": Number(0, 1 << 20, (0, *POWERS)),
     "step": Number(1, 1 << 17, (*POWERS[:15], 48, 96, 192, 384, 768, 1536, 3072)),
-    "seq": Number(1, 1 << 20, POWERS[7:]), "micro": Number(1, 1 << 12, POWERS[:8]),
+    "seq": Number(0, 1 << 20, (0, *POWERS[7:])), "micro": Number(1, 1 << 12, POWERS[:8]),
     "tokens": Number(0, 10**15, (0, 10**9, 10**10, 10**11, 3 * 10**11, 10**12, 14 * 10**11, 2 * 10**12, 15 * 10**12)),
     "tp": Number(1, 256, SMALL), "pp": Number(1, 256, (*SMALL, 60, 105, 120, 126)),
     "dp": Number(1, 1 << 14, (*SMALL, *POWERS[8:15], 192, 384, 768)),
@@ -91,8 +91,8 @@ class Asked:
     devices    in all; 0: as many as the machine has         memory, link, between  what-ifs; "": as it is
     reserve    percent of a device's memory kept free        nominal  capacity by the device's name
     batch, prompt, new, weights, cache                       of a generation
-    step, seq, micro, recompute, precision, fused, tokens    of a training; `step` is its batch in sequences; fused:
-                                                             attention's scores aren't stored
+    step, seq, micro, recompute, precision, fused, tokens    of a training; `step` is its batch in sequences; seq 0:
+                                                             as long as usual; fused: attention's scores aren't stored
     wider, more  how often the width and the sequences are doubled in the picture of what grows with what
     op, group    of the network's chart                      keep  degrees that the search leaves as they are
     """
@@ -112,7 +112,7 @@ class Asked:
     weights: str = Inference.weights
     cache: str = Inference.cache
     step: int = STEP
-    seq: int = Training.seq
+    seq: int = 0
     micro: int = Training.micro_batch
     recompute: str = Training.recompute
     precision: str = "mixed"
@@ -169,8 +169,13 @@ class Asked:
     def job(self) -> Job:
         if self.task == "infer":
             return Inference(self.batch, self.prompt, self.new, self.weights, self.cache)
-        return Training(self.step, self.seq, self.micro, cast(Any, self.recompute), PRECISIONS[self.precision],
+        return Training(self.step, self.length(), self.micro, cast(Any, self.recompute), PRECISIONS[self.precision],
                         stored=not self.fused, tokens=self.tokens)
+
+    def length(self) -> int:
+        """Tokens of a training's sequence: those that were asked for, else the usual, or the model's where it has
+        positions for fewer."""
+        return self.seq or min(Training.seq, self.planned().config.positions)
 
     def layout(self) -> Layout:
         training = self.task == "train"

@@ -14,6 +14,6 @@ def what_if(asked: Asked, names: Iterable[str]) -> WhatIf:
         "model": asked.model, "machine": asked.machine, "devices": asked.devices or None,
         "memory": parse_bytes(asked.memory) if asked.memory else None, "link": asked.link or None,
         "between": asked.between or None, "tokens": float(asked.tokens) or None,
-        "seq": asked.seq if training else asked.prompt, "batch": asked.step if training else asked.batch,
+        "seq": asked.length() if training else asked.prompt, "batch": asked.step if training else asked.batch,
         "weights": asked.weights}
     return WhatIf(**{name: inputs.get(name) for name in names})

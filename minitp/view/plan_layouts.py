@@ -14,12 +14,12 @@ from minitp.view.plan import Asked
 
 
 def limits(asked: Asked) -> Limits:
-    """What the search leaves as it is set: what `keep` names, cp and ep, and all that isn't searched."""
+    """What the search leaves as it is set: what `keep` names, cp, and all that isn't searched."""
     def kept(name: str) -> Any:
         return getattr(asked, name) if name in asked.keep else None
 
-    return Limits(tp=kept("tp"), pp=kept("pp"), dp=kept("dp"), cp=asked.cp, ep=asked.ep, zero=kept("zero"),
-                  recompute=kept("recompute"), micro_batch=kept("micro"), chunks=asked.chunks,
+    return Limits(tp=kept("tp"), pp=kept("pp"), dp=kept("dp"), cp=asked.cp, ep=kept("ep"), zero=kept("zero"),
+                  recompute=kept("recompute"), micro_batch=kept("micro"), chunks=kept("chunks"),
                   reserve=asked.reserve / 100, nominal=asked.nominal)
 
 

@@ -11,8 +11,11 @@ from minitp.plan.job import Inference, Job
 from minitp.plan.layout import Layout, Place
 from minitp.plan.memory.capacity import Capacity, Verdict, fewest_by_bytes, verdict
 from minitp.plan.memory.growth import Grows, growth, more_sequences, wider
+from minitp.plan.memory.rank_share import alike
+from minitp.plan.memory.terms import legend
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Kind, Row, total
+from minitp.plan.speed.against import published
 from minitp.plan.speed.decode import prefill, token
 from minitp.plan.speed.step import training_step
 from minitp.plan.units import both, duration, percent
@@ -20,6 +23,7 @@ from minitp.trace.wording import count as counted
 from minitp.view.plan import Asked
 
 MOST_BARS = 64                         # of different ranks; of more only the fullest of each stage is drawn
+MOST_RANGES = 3                        # of ranks in a bar's name
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def planned(asked: Asked) -> Memory:
             if one.pp not in best or total(rows) > total(ranks[best[one.pp]]) or one == place:
                 best[one.pp] = one
         ranks = {one: ranks[one] for one in best.values()}
-    bars = [Bar(name_of(one, layout, ranks), one, rows) for one, rows in sorted(ranks.items(), key=_in_order)]
+    bars = [Bar(name_of(one, model, layout, ranks), one, rows) for one, rows in sorted(ranks.items(), key=_in_order)]
     return Memory(model, layout, job, capacity, bars, next(bar for bar in bars if bar.place == place), judged)
 
 
@@ -68,20 +72,34 @@ def _in_order(entry: tuple[Place, list[Row]]) -> tuple[int, ...]:
     return place.pp, place.tp, place.dp, place.cp
 
 
-def name_of(place: Place, layout: Layout, ranks: dict[Place, list[Row]]) -> str:
-    """Only what tells it from the others: stage, tp rank, replica."""
+def name_of(place: Place, model: PlannedModel, layout: Layout, ranks: dict[Place, list[Row]]) -> str:
+    """Only what tells it from the others: stage, all tp ranks that are like it, replica."""
     stage = f"stage {place.pp}" if layout.pp > 1 else ""
     beside = [one for one in ranks if one.pp == place.pp]
-    tp = f"tp {place.tp}" if len({one.tp for one in beside}) > 1 else ""
+    kinds = alike(model, layout.tp, layout.embedding, layout.cut)
+    like = next(kind for kind in kinds if place.tp in kind)
+    tp = f"tp {_ranges(like)}" if len({one.tp for one in beside}) > 1 else ""
     dp = f"dp {place.dp}" if len({one.dp for one in beside}) > 1 else ""
     cp = f"cp {place.cp}" if len({one.cp for one in beside}) > 1 else ""
     return ", ".join(filter(None, (stage, tp, dp, cp))) or ("each rank" if layout.devices > 1 else "the device")
 
 
+def _ranges(ranks: Sequence[int]) -> str:
+    """Ascending numbers in words: 0, 2–5, 7."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return ", ".join(words if len(words) <= MOST_RANGES else [*words[:MOST_RANGES], "…"])
+
+
 def verdict_line(found: Memory) -> str:
     """Whether it fits, in words and both units."""
     capacity, judged = found.capacity, found.verdict
-    who = f"The fullest rank ({found.fullest.name})" if len(found.bars) > 1 else "Each rank"
+    who = f"The fullest kind of rank ({found.fullest.name})" if len(found.bars) > 1 else "Each rank"
     has = (f"A device {'really' if capacity.real_counts else 'by its name'} has {both(capacity.bytes)}, "
            f"{percent(capacity.reserve)} of it kept free for what isn't modeled")
     if judged.fits:
@@ -103,9 +121,11 @@ def devices_line(asked: Asked, found: Memory) -> str:
 
 @dataclass(frozen=True)
 class Speed:
-    """A few numbers of a plan's time, as words. A model, not measured."""
+    """A few numbers of a plan's time, as words. A model, not measured. `against`: how far it is off published runs; of
+    a generation none are known."""
     cells: tuple[tuple[str, str], ...]
     rows: list[dict[str, str]]
+    against: str = ""
 
 
 def speed(asked: Asked, found: Memory) -> Speed:
@@ -120,7 +140,7 @@ def speed(asked: Asked, found: Memory) -> Speed:
     time = training_step(found.model, found.layout, found.job, machine)
     whole = (("The training", f"{time.days:,.3g} days"),) if time.days else ()
     return Speed((("A step", duration(time.seconds)), ("Tokens/s in all", _three(time.tokens_per_s)),
-                  ("MFU", percent(time.mfu)), *whole), _times(time))
+                  ("MFU", percent(time.mfu)), *whole), _times(time), published().text)
 
 
 def _three(number: float) -> str:
@@ -139,6 +159,12 @@ def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [{"kind": row.kind, "term": row.term, "GB (GiB)": both(row.bytes), "bytes": row.bytes,
              "formula": row.formula, "with numbers": row.numbers, "source": row.source, "note": row.note}
             for row in rows]
+
+
+def legend_line(rows: Sequence[Row]) -> str:
+    """What the letters in these rows' formulas mean."""
+    return "; ".join([*(f"{letter}: {meaning}" for letter, meaning in legend(rows).items()),
+                      "numbers alone: bytes, and how many arrays"])
 
 
 def not_modeled(found: Memory) -> list[dict[str, str]]:

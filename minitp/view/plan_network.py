@@ -11,7 +11,7 @@ from minitp.plan import memory
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network.curve import SIZES, Curve, curve, sync_point, sync_points
+from minitp.plan.network.curve import SIZES, Curve, curve, sync_parts, sync_point, sync_points
 from minitp.plan.network.sync_cost import BARE, SyncRow, on_links
 from minitp.plan.rows import by_kind
 from minitp.plan.units import both, duration, percent, rate
@@ -31,14 +31,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Network:
-    """All that the section shows. `token`: the payload of one of a token's syncs, in bytes, `syncs` of which it needs.
-    """
+    """All that the section shows. `token`: the payload of a layer's sync, in bytes; a pass needs `syncs` of them:
+    `inside` each layer and `ends` before and after."""
     machine: Machine
     group: Group
     curve: Curve
     token: float
     syncs: int
-    layers: int
+    inside: int
+    ends: int
     links: list[SyncRow]
 
 
@@ -64,7 +65,7 @@ def network(asked: Asked) -> Network:
     ranks = sorted({*RANKS, group.members} if group.members <= 64 else set(RANKS))
     drawn = curve(machine, asked.op, group.members, stride=group.stride, sizes=SIZES, marks=marks(asked, model),
                   devices=asked.layout().devices)
-    return Network(machine, group, drawn, payload, each, model.config.layers, on_links(payload, each, ranks))
+    return Network(machine, group, drawn, payload, each, *sync_parts(model), on_links(payload, each, ranks))
 
 
 def _batch(asked: Asked) -> tuple[int, float]:
@@ -109,6 +110,21 @@ def named(algorithm: str) -> str:
     return "the machine's measured table" if algorithm == "measured" else algorithm
 
 
+def follows(found: Network) -> bool:
+    """Whether the machine's own measured tables are taken: they are of a calibration, not of a benchmark."""
+    return "measured" in found.curve.chosen
+
+
+def measured_line(found: Network) -> str:
+    """What the measured marks are; empty where there are none."""
+    if not found.curve.measured:
+        return ""
+    if follows(found):
+        return "Hollow marks were measured when this machine was calibrated: what is taken goes through them."
+    return ("Hollow marks were measured by a benchmark in a setting of its own: only points, which the model doesn't "
+            "follow.")
+
+
 def _level(machine: Machine, at: int, meet: int) -> str:
     level = machine.levels[at]
     return (f"{meet:,} meet on {level.link.name} (α {duration(level.link.latency_s)}, "
@@ -119,9 +135,12 @@ def curve_rows(found: Network) -> list[dict[str, Any]]:
     """The chart as a table."""
     times = dict(found.curve.measured)
     lines = [line for line in found.curve.lines if line.algorithm != "measured"]
-    return [{"payload": both(size), "chosen (model)": named(name), "time (model)": duration(seconds),
+    return [{"payload": both(size), "taken": named(name),
+             "time (model)": "" if name == "measured" else duration(seconds),
              **{f"{line.algorithm} (model)": "" if (time := line.seconds[at]) is None else duration(time)
-                for line in lines}, "measured": duration(times[size]) if size in times else ""}
+                for line in lines},
+             **({"between measured points": duration(seconds) if name == "measured" else ""} if follows(found) else {}),
+             "measured": duration(times[size]) if size in times else ""}
             for at, (size, name, seconds) in enumerate(zip(found.curve.sizes, found.curve.chosen, found.curve.seconds,
                                                            strict=True))]
 
@@ -129,13 +148,14 @@ def curve_rows(found: Network) -> list[dict[str, Any]]:
 def link_rows(found: Network) -> list[dict[str, Any]]:
     """What one pass pays for its syncs on each link."""
     return [{"link (model)": row.link, "ranks": row.ranks, "algorithm": row.algorithm, "messages in turn": row.messages,
-             "one sync (model)": duration(row.once_s), "all syncs of a pass (model)": duration(row.token_s)}
+             "one sync (model, bare link)": duration(row.once_s),
+             "all syncs of a pass (model, bare link)": duration(row.token_s)}
             for row in found.links]
 
 
 def links_line(found: Network, training: bool) -> str:
     """The sentence above the links."""
-    what = "A forward pass of a micro-batch" if training else "Each token"
-    return (f"{what} waits for {found.syncs:,} syncs, one after the other: "
-            f"{(found.syncs - 2) // found.layers} for each layer and 2 at the ends, of {both(found.token)} each. "
-            f"Below: {BARE}.")
+    what = "a forward pass of a micro-batch" if training else "each token"
+    return (f"Where a model is cut by tensor parallelism, {what} waits for its syncs one after the other: this model's "
+            f"for {found.syncs:,}, {found.inside} in each layer and {found.ends} at the ends. Priced below as so many "
+            f"all-reduces of {both(found.token)}, a layer's, on {BARE}.")

@@ -4,8 +4,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Inference
+from minitp.plan.job import Inference, Job
 from minitp.plan.simulate import simulated
+from minitp.plan.simulate.asked import first_tokens
 from minitp.view.plan import Asked
 
 MOST_TOKENS = 8                        # new tokens that a simulated generation shows
@@ -19,15 +20,21 @@ def file_name(asked: Asked) -> str:
     return f"simulated-{model}-{sha256(facts.encode()).hexdigest()[:DIGITS]}.json.gz"
 
 
+def shown(asked: Asked) -> tuple[Job, str]:
+    """What of the job is simulated, and what a reader must be told of it ("": all of it is). ConfigError for what
+    isn't simulated."""
+    job = asked.job()
+    if not isinstance(job, Inference):
+        return job, ""
+    if not job.new:
+        raise ConfigError("a generation without new tokens has nothing to be simulated: set new tokens to 1 or more")
+    return first_tokens(job, MOST_TOKENS)
+
+
 def write(asked: Asked, folder: Path) -> str:
     """Simulate and write; the file's name. ConfigError for what isn't simulated, SaveError or OSError for a folder
     that can't be written to."""
-    job = asked.job()
-    if isinstance(job, Inference) and job.new > MOST_TOKENS:
-        job = Inference(job.batch, job.prompt, MOST_TOKENS, job.weights, job.cache)
-    elif isinstance(job, Inference) and not job.new:
-        raise ConfigError("a generation without new tokens has nothing to be simulated: set new tokens to 1 or more")
-    made = simulated(asked.planned(), asked.layout(), job, asked.described())
+    made = simulated(asked.planned(), asked.layout(), shown(asked)[0], asked.described())
     name = file_name(asked)
     folder.mkdir(parents=True, exist_ok=True)
     made.trace.write(folder / name)

@@ -8,17 +8,23 @@ NARROW = "document.documentElement.scrollWidth <= innerWidth && (main => main.sc
          "document.querySelector('[data-testid=stMain]'))"
 
 
+PROBES = ("/plan/_stcore/health", "/plan/_stcore/host-config")
+"""Where Streamlit's script first looks for its server: beside a page's own address, and then above it."""
+
+
 @pytest.fixture
 def seen(chromium, served):
     """seen(query, width, scheme) → the page once its pictures are drawn; its console must stay clean, but for the two
-    files that Streamlit first looks for beside a page's own address."""
+    probes."""
     pages, said = [], []
+    probes = {f"{served}{path}" for path in PROBES}
 
     def opened(query: str, width: int, scheme: str, charts: int = 1):
         page = chromium.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
         pages.append(page)
-        page.on("console", lambda message: message.type in ("error", "warning") and "404" not in message.text
-                and said.append(message.text))
+        page.on("console", lambda message: message.type in ("error", "warning")
+                and not ("404" in message.text and message.location["url"] in probes)
+                and said.append(f"{message.text} {message.location['url']}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(f"{served}/plan?{query}")
         page.wait_for_function(f"document.querySelectorAll('.js-plotly-plot .main-svg').length >= {charts}",

@@ -1,8 +1,13 @@
 """The inputs of Memory and machines: what is written into an address is read from it again; a stranger's is mended."""
+from inspect import signature
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitp.cli_plan.layouts import layouts
+from minitp.cli_plan.options import Task, the_job
 from minitp.plan.job import Inference, Training
+from minitp.view import plan_layouts
 from minitp.view.plan import DEGREES, FIELDS, FLAGS, NUMBERS, Asked, choices
 
 CHOICES = choices()
@@ -57,6 +62,27 @@ def test_the_parts_of_a_plan():
     other = Asked(model="llama-2-7b", tp=2, sp=True, zero=3, prompt=100, new=28, weights="int8")
     assert isinstance(other.job(), Inference) and other.job().context == 128 and other.job().weights == "int8"
     assert (other.layout().zero, other.layout().sequence) == (0, False)      # of a training alone
+
+
+def test_a_sequence_is_as_long_as_the_models_positions_allow():
+    assert Asked(task="train", model="gpt2").job().seq == 1024
+    assert Asked(task="train", model="llama-2-7b").job().seq == Training.seq
+    assert Asked(task="train", model="gpt2", seq=128).job().seq == 128
+
+
+def test_the_usual_inputs_are_those_of_the_command():
+    """`minitp plan MODEL` and the page plan the same, unless told otherwise."""
+    asked, command = Asked(), {name: parameter.default for name, parameter in signature(layouts).parameters.items()}
+    assert (asked.machine, asked.reserve, asked.task) == (command["machine"], command["reserve"], command["task"].value)
+    assert asked.nominal == command["nominal"] and asked.precision == command["precision"].value
+    for task in Task:
+        job = the_job(task, positions=asked.planned().config.positions, batch=command["batch"], seq=command["seq"],
+                      tokens=command["tokens"], micro_batch=command["micro_batch"], recompute=command["recompute"],
+                      **{name: command[name] for name in ("prompt", "new", "weights", "cache", "precision")})
+        assert Asked(task=task.value).job() == job
+    limits = plan_layouts.limits(asked)
+    for name in ("tp", "pp", "dp", "cp", "ep", "zero", "chunks", "micro_batch", "recompute"):
+        assert getattr(limits, name) == command[name]
 
 
 def test_a_layout_takes_more_of_the_same_machines_but_is_told_from_what_there_is():

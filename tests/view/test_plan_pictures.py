@@ -5,17 +5,19 @@ from itertools import pairwise
 import pytest
 
 from minitp.errors import ConfigError
-from minitp.plan import memory
+from minitp.plan import catalogue, memory
+from minitp.plan.formula import letters
 from minitp.plan.questions.base import WhatIf
 from minitp.plan.rows import KINDS, total
 from minitp.plan.search import judge
+from minitp.plan.speed.against import published
 from minitp.trace import Trace
 from minitp.view import plan_ask, plan_check, plan_layouts, plan_memory, plan_network, plan_simulated
 from minitp.view.colors import RANK_HUES, contrast
 from minitp.view.figures import plan_check as check_figures
 from minitp.view.figures import plan_memory as memory_figures
 from minitp.view.figures import plan_network as network_figures
-from minitp.view.plan import Asked
+from minitp.view.plan import Asked, machine_names
 from tests.app.real_runs import tiny_run
 
 INFER = Asked(model="llama-2-7b", tp=4)
@@ -35,6 +37,27 @@ def test_a_bar_for_each_kind_of_rank(asked):
     heights = _heights(memory_figures.bars_figure(found), KINDS)
     assert sum(heights.values()) == pytest.approx(sum(bar.bytes for bar in found.bars) / 1e9)
     assert len({bar.name for bar in found.bars}) == len(found.bars)
+
+
+def test_a_bar_is_named_by_all_tp_ranks_that_are_like_it():
+    found = plan_memory.planned(Asked())
+    assert [bar.name for bar in found.bars] == ["tp 0", "tp 1–7"]
+    several = plan_memory.planned(replace(INFER, model="gpt2", tp=7))
+    named = [rank for bar in several.bars for part in bar.name.removeprefix("tp ").split(", ")
+             for rank in range(int(part.partition("–")[0]), int(part.rpartition("–")[2]) + 1)]
+    assert sorted(named) == list(range(7))
+
+
+def test_letters_are_told_of_every_formula_that_is_shown():
+    found = plan_memory.planned(TRAIN)
+    line = plan_memory.legend_line(found.fullest.rows)
+    there = {letter for row in found.fullest.rows for letter in letters(row.formula)}
+    assert {part.partition(":")[0] for part in line.split("; ")} == {*there, "numbers alone"}
+
+
+def test_a_step_has_how_far_its_model_is_off_published_runs():
+    assert plan_memory.speed(TRAIN, plan_memory.planned(TRAIN)).against == published().text
+    assert not plan_memory.speed(INFER, plan_memory.planned(INFER)).against
 
 
 def test_of_many_ranks_the_fullest_of_each_stage_is_drawn():
@@ -99,6 +122,16 @@ def test_a_found_layout_goes_back_into_the_inputs():
     assert plan_memory.planned(put).fullest.bytes == one.held
 
 
+def test_the_search_tries_experts_and_chunks_unless_they_are_kept():
+    asked = Asked(model="mixtral-8x7b", devices=16, batch=64, tp=1, ep=4)
+    eps = {one.layout.ep for one in plan_layouts.found(asked).best}
+    assert len(eps) > 1 and {one.layout.ep for one in plan_layouts.found(replace(asked, keep=("ep",))).best} == {4}
+    steps = replace(TRAIN, devices=16, chunks=2, keep=("recompute", "micro", "zero", "tp"))
+    assert {one.layout.chunks for one in plan_layouts.found(steps).best} > {1}
+    kept = plan_layouts.found(replace(steps, keep=(*steps.keep, "chunks")))
+    assert {one.layout.chunks for one in (*kept.best, *kept.failed)} == {2}
+
+
 def test_the_search_keeps_what_it_is_told_and_says_why_others_fail():
     asked = replace(TRAIN, model="llama-2-70b", devices=8, keep=("tp", "zero"), tp=4, zero=2)
     outcome = plan_layouts.found(asked)
@@ -124,6 +157,33 @@ def test_the_network_of_a_group(asked, group):
     stars = [trace for trace in figure.data if str(getattr(trace.marker, "symbol", "")).startswith("star")]
     assert [trace.x[0] for trace in stars] == [mark.payload for mark in found.curve.marks]
     assert found.syncs == 2 * asked.planned().config.layers + 2
+    assert f"for {found.syncs:,}, 2 in each layer and 2 at the ends" in plan_network.links_line(found, False)
+
+
+def test_attention_and_mlp_side_by_side_need_one_sync_a_layer():
+    asked = Asked(model="palm-540b", tp=8)
+    found = plan_network.network(asked)
+    assert (found.inside, found.syncs) == (1, asked.planned().config.layers + 2)
+    assert "1 in each layer" in plan_network.links_line(found, True)
+
+
+def test_a_benchmarks_points_are_not_followed():
+    measured = [name for name in machine_names() if _points(name)]
+    assert measured
+    found = plan_network.network(Asked(model="llama-2-7b", machine=measured[0], group="box"))
+    assert not plan_network.follows(found) and "doesn't follow" in plan_network.measured_line(found)
+    assert all(row["time (model)"] for row in plan_network.curve_rows(found))
+    assert not plan_network.measured_line(replace(found, curve=replace(found.curve, measured=())))
+    taken = replace(found.curve, chosen=("measured",) * len(found.curve.sizes))
+    followed = replace(found, curve=taken)
+    assert "calibrated" in plan_network.measured_line(followed)
+    assert all(row["between measured points"] and not row["time (model)"]
+               for row in plan_network.curve_rows(followed))
+
+
+def _points(name: str) -> bool:
+    levels = catalogue.machine(name).levels
+    return any(op == "all_reduce" and ranks == levels[0].size for op, ranks in levels[0].tables)
 
 
 def test_a_syncs_payload_is_that_of_the_job():
@@ -138,7 +198,7 @@ def test_measured_and_modeled_share_no_column_of_the_network(rows):
     for row in rows(plan_network.network(replace(INFER, tp=8))):
         for name, value in row.items():
             assert not value or "model" in name or "measured" in name or name in (
-                "payload", "ranks", "algorithm", "messages in turn")
+                "payload", "ranks", "algorithm", "messages in turn", "taken")
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +235,15 @@ def test_a_simulated_run_is_no_measurement(trace, tmp_path):
     with pytest.raises(ConfigError, match="simulated"):
         plan_check.compared(made, None)
     assert plan_simulated.file_name(replace(asked, tp=1)) != name
+
+
+def test_of_a_long_generation_only_the_first_tokens_are_simulated_and_that_is_told():
+    job, told = plan_simulated.shown(Asked(model="tiny", prompt=4, new=200))
+    assert job.new == plan_simulated.MOST_TOKENS and f"first {job.new} of 200" in told
+    assert plan_simulated.shown(Asked(new=2)) == (Asked(new=2).job(), "")
+    assert plan_simulated.shown(TRAIN) == (TRAIN.job(), "")
+    with pytest.raises(ConfigError, match="new tokens"):
+        plan_simulated.shown(Asked(new=0))
 
 
 def test_a_question_is_asked_with_the_pages_inputs():

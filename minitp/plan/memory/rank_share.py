@@ -125,12 +125,17 @@ def widths(model: PlannedModel, tp: int, shard: int, embedding: Embedding, cut: 
                   model.config.vocab if partial else len(placement.vocab.of(shard)))
 
 
-@lru_cache(maxsize=1024)
 def shards(model: PlannedModel, tp: int, embedding: Embedding, cut: CutRule) -> tuple[int, ...]:
-    """The first rank of a tp group of each kind: ranks with equally much of every axis hold equally much."""
+    """The first rank of a tp group of each kind."""
+    return tuple(ranks[0] for ranks in alike(model, tp, embedding, cut))
+
+
+@lru_cache(maxsize=1024)
+def alike(model: PlannedModel, tp: int, embedding: Embedding, cut: CutRule) -> tuple[tuple[int, ...], ...]:
+    """The ranks of a tp group by kind: those with equally much of every axis hold equally much."""
     placement = model.cuts(tp, embedding, cut)
     cuts = (placement.heads, placement.ffn, placement.vocab, placement.hidden)
-    first: dict[tuple[int, ...], int] = {}
+    kinds: dict[tuple[int, ...], list[int]] = {}
     for rank in range(tp):
-        first.setdefault((*(len(cut.of(rank)) for cut in cuts), len(placement.kv_heads(rank))), rank)
-    return tuple(first.values())
+        kinds.setdefault((*(len(cut.of(rank)) for cut in cuts), len(placement.kv_heads(rank))), []).append(rank)
+    return tuple(map(tuple, kinds.values()))

@@ -12,7 +12,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.network import LIBRARY, Sharing, price
 from minitp.plan.network.prices import MODELED, Price
-from minitp.plan.speed.syncs import on_stage, syncs
+from minitp.plan.speed.syncs import syncs
 
 SIZES = tuple(1 << power for power in range(2, 35))
 """From one float32 to 16 GiB, by doubling."""
@@ -111,8 +111,15 @@ def sync_point(model: PlannedModel, tokens: int = 1, bytes_each: float = 2) -> t
 def sync_points(model: PlannedModel, batch: int = 1, tokens: int = 1) -> int:
     """Sync points of one pass over `batch` sequences of `tokens` tokens each, as the closed form counts them: 2L + 2,
     whatever it carries; L + 2 where attention and MLP are side by side."""
-    return sum(sync.times * on_stage(_GROUP, 0, sync.part, model.config.layers)
-               for sync in syncs(model, _GROUP, batch, tokens))
+    inside, ends = sync_parts(model, batch, tokens)
+    return inside * model.config.layers + ends
+
+
+def sync_parts(model: PlannedModel, batch: int = 1, tokens: int = 1) -> tuple[int, int]:
+    """The same apart: those of each layer, and those before the first and after the last."""
+    found = syncs(model, _GROUP, batch, tokens)
+    inside = sum(sync.times for sync in found if sync.part == "layer")
+    return inside, sum(sync.times for sync in found) - inside
 
 
 def _offer(one: Price, algorithm: str) -> Price | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from minitp.plan.network.sync_cost import SyncRow
+from minitp.plan.network.sync_cost import BARE, SyncRow
 from minitp.plan.units import both, duration
 from minitp.trace.wording import duration as short
 from minitp.view.colors import GREY, INK
@@ -27,7 +27,7 @@ def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
                            line={"color": GREY, "width": 1.5, "dash": _DASHES[at % len(_DASHES)]}, hoverinfo="skip")
     figure.add_scatter(x=list(one.sizes), y=list(one.seconds), name="what is taken", mode="lines", hoverinfo="text",
                        line={"color": ink, "width": 3},
-                       hovertext=[f"{both(size)}: {duration(seconds)} by {named(name)} (model)"
+                       hovertext=[f"{both(size)}: {duration(seconds)} by {named(name)}{_kind(name)}"
                                   for size, seconds, name in zip(one.sizes, one.seconds, one.chosen, strict=True)])
     if one.measured:
         figure.add_scatter(x=[size for size, _ in one.measured], y=[seconds for _, seconds in one.measured],
@@ -38,7 +38,7 @@ def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
         figure.add_scatter(x=[mark.payload], y=[mark.seconds], name=mark.name.partition(":")[0],
                            mode="markers", hoverinfo="text",
                            hovertext=f"{mark.name}<br>{both(mark.payload)}: {duration(mark.seconds)} by "
-                                     f"{named(mark.algorithm)} (model)<br>bound by {mark.bound}",
+                                     f"{named(mark.algorithm)}{_kind(mark.algorithm)}<br>bound by {mark.bound}",
                            marker={"symbol": _MARKS[at % len(_MARKS)], "size": 15, "color": ink,
                                    "line": {"width": 1, "color": GREY}})
     if one.half is not None:
@@ -50,6 +50,10 @@ def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
                         ticktext=[binary(size) for size in ticks], fixedrange=True)
     _times(figure.update_yaxes, [*one.seconds, *(seconds for _, seconds in one.measured)], "time by payload")
     return figure
+
+
+def _kind(algorithm: str) -> str:
+    return "" if algorithm == "measured" else " (model)"
 
 
 def _times(update: Callable[..., Any], seconds: list[float], title: str = "", most: int = 12) -> None:
@@ -78,6 +82,6 @@ def links_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
                                    "line": {"width": 1, "color": GREY}})
     laid_out(figure, 40 + 38 * len(dict.fromkeys(row.link for row in found.links)))
     figure.update_yaxes(autorange="reversed")
-    _times(figure.update_xaxes, [row.token_s for row in found.links], most=3)
+    _times(figure.update_xaxes, [row.token_s for row in found.links], f"all syncs of a pass: {BARE}", most=3)
     figure.update_xaxes(tickangle=0)
     return figure
