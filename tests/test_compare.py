@@ -18,7 +18,7 @@ from minitp.commands.compare import CompareOptions, compare, meshes, runs
 from minitp.config import TINY
 from minitp.errors import ConfigError, LaunchError, MinitpError, NumericsError
 from minitp.placement import Placement
-from minitp.plan.collectives import cost
+from minitp.plan.network.collectives import cost
 from minitp.progress import bytes_bar, steps_bar
 from minitp.trace.predict_training import Steps, TrainingPlan
 from minitp.train.compare import PHASES, finite

@@ -13,7 +13,7 @@ def calibrate(ranks: RanksOption = None, world: WorldOption = World.auto,
     """Measure this machine: α, β of its MPI, what each collective takes, memory and matrix products (2 ranks)."""
     from minitp.commands.plan.calibrate import calibrate_on_rank
     from minitp.environment import launcher_environment
-    from minitp.plan.calibrate_messages import SmallerGroups
+    from minitp.plan.calibrate.messages import SmallerGroups
     groups = SmallerGroups()
     if ranks is None and launcher_environment() is None:
         ranks = 2

@@ -5,12 +5,19 @@ from typing import Literal
 from minitp.errors import ConfigError
 
 Recompute = Literal["none", "selective", "full"]
+STEP = 1024
+"""Sequences of a training step, unless told otherwise."""
+PREFILL_TOKENS = 8192
+"""Tokens of prompts that a replica takes at once, unless told otherwise: enough to keep a large GPU computing."""
 
 BYTES: dict[str, float] = {
     "float64": 8, "float32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5,
     "q8_0": 34 / 32, "q4_0": 18 / 32, "q80": 34 / 32, "q40": 18 / 32,
 }
 """Bytes per number. Q8_0 and Q4_0 keep 32 numbers and a 2-byte scale in a block; q80, q40: other names of them."""
+
+FLOAT32_BYTES = int(BYTES["float32"])
+TOKEN_BYTES = 4                    # of a chosen token's number, on its way back to the first stage
 
 
 def bytes_of(dtype: str) -> float:
@@ -61,7 +68,9 @@ PRECISIONS = {"mixed": MIXED, "mixed-fp32-gradients": MIXED_FP32_GRADIENTS, "flo
 class Inference:
     """Generating text. `batch` sequences at once over the whole machine, a prompt of `prompt` tokens each and `new`
     more; the cache holds `prompt + new`. `weights`, `cache`: number types; `activations` that of what is computed.
-    `every_row`: logits of all the prompt's tokens (in float32), not of each sequence's last one."""
+    `every_row`: logits of all the prompt's tokens (in float32), not of each sequence's last one. `prefill_tokens`: of a
+    replica's prompts together as many go through in one pass; longer ones go in pieces, as servers send them (Agrawal
+    et al. 2023, SARATHI)."""
     batch: int = 1
     prompt: int = 512
     new: int = 512
@@ -69,9 +78,10 @@ class Inference:
     cache: str = "bf16"
     activations: str = "bf16"
     every_row: bool = False
+    prefill_tokens: int = PREFILL_TOKENS
 
     def __post_init__(self):
-        _whole_numbers(self, "batch", "prompt")
+        _whole_numbers(self, "batch", "prompt", "prefill_tokens")
         if self.new < 0:
             raise ConfigError(f"new tokens must be 0 or more, got {self.new}")
         for dtype in (self.weights, self.cache, self.activations):

@@ -3,7 +3,7 @@
 How many numbers a rank holds is asked of the placement, parameter by parameter; here they are only added up by where
 they lie in the model, and told apart by what divides them: tp (a shard), ep (an expert), or nothing (a whole one).
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple
@@ -48,6 +48,7 @@ class PlannedModel:
     second_norm       a parallel block whose MLP has a norm of its own (GPT-NeoX)
     published         parameters as they were published, 0 where they weren't; what is planned with is counted
     model_parallel    ranks that the published files are cut for, 0 where that isn't known
+    trained_on        tokens of its published training, 0 where that isn't known
     """
     config: ModelConfig
     experts: int = 1
@@ -59,6 +60,7 @@ class PlannedModel:
     published: int = 0
     model_parallel: int = 0
     note: str = ""
+    trained_on: int = 0
 
     def __post_init__(self):
         if not 1 <= self.active <= self.experts:
@@ -89,6 +91,11 @@ class PlannedModel:
         """Who holds what over a tp group."""
         return _placement(self.config, tp, embedding, cut)
 
+    def cuts(self, tp: int, embedding: Literal["vocab", "hidden"] = "vocab",
+             cut: Literal["even", "balanced"] = "even") -> Placement:
+        """The placement of ONE layer and the ends: all layers are cut alike, and laying out one of them is quick."""
+        return _cuts(self.config, tp, embedding, cut)
+
     def held(self, where: Where, tp: int, rank: int, ep: int = 1, expert_rank: int = 0,
              embedding: Literal["vocab", "hidden"] = "vocab", cut: Literal["even", "balanced"] = "even") -> Held:
         """What `rank` of the tp group and of the ep group holds of the embedding, ONE layer, the last norm or the head.
@@ -113,7 +120,7 @@ class PlannedModel:
             parts["norm"] = held("norm")
             parts["head"] = held("head")
             if self.config.tied and layout.pp > 1:                       # its own copy of the table, summed each step
-                table = self.placement(layout.tp, layout.embedding, layout.cut)
+                table = self.cuts(layout.tp, layout.embedding, layout.cut)
                 parameter = table.parameter("embedding.weight")
                 parts["head"] = Held(shard=prod(table.shape(parameter, place.tp)))
         return parts
@@ -126,10 +133,16 @@ def _placement(config: ModelConfig, tp: int, embedding: Literal["vocab", "hidden
 
 
 @lru_cache(maxsize=4096)
+def _cuts(config: ModelConfig, tp: int, embedding: Literal["vocab", "hidden"],
+          cut: Literal["even", "balanced"]) -> Placement:
+    return Placement(replace(config, layers=1), tp, embedding, cut)
+
+
+@lru_cache(maxsize=4096)
 def _held(model: PlannedModel, where: Where, tp: int, rank: int, ep: int, expert_rank: int,
           embedding: Literal["vocab", "hidden"], cut: Literal["even", "balanced"]) -> Held:
     """Kept: a search asks the same of hundreds of layouts."""
-    placement = model.placement(tp, embedding, cut)
+    placement = model.cuts(tp, embedding, cut)
     held = Held()
     for parameter in _parts(placement, where):
         if model.alibi and parameter.name.startswith("positions."):

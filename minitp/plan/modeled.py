@@ -2,10 +2,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from minitp.plan.collectives import COSTS_AS, has_model
-from minitp.plan.durations import Kind
+from minitp.plan.calibrate.durations import Kind
 from minitp.plan.machine import Machine
 from minitp.plan.network import price
+from minitp.plan.network.collectives import COSTS_AS, has_model
 
 
 @dataclass(frozen=True)

@@ -1,48 +1,32 @@
 """Which layouts of a machine carry a job, which of them are fast, and why the others fail.
 
-Every mesh tp · cp · pp · dp of all devices is tried, with every ZeRO stage, recomputation and micro-batch that is left
-open. Memory comes first, as it costs little to work out; what fits is then given a time. A mesh is judged by its best
-variant.
+Every mesh tp · cp · pp · dp of all devices is tried; of each, what is left open of expert parallelism, chunks, ZeRO's
+stage, recomputation and micro-batch. Memory comes first, as it costs little to work out; what fits is then given a
+time. A mesh is judged by its best variant.
 """
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Literal
 
 from minitp.errors import ConfigError
-from minitp.plan import decode, memory, step
-from minitp.plan.capacity import Capacity, verdict
+from minitp.plan import memory
 from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
+from minitp.plan.limits import RECOMPUTE, ZERO, Limits, asked, chunks, expert_degrees, meshes, micro_batches
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Row
+from minitp.plan.speed import decode, step
 from minitp.plan.units import both
 
-MICRO_BATCHES = (1, 2, 4, 8)
-RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
-ZERO: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
-MOST = 20_000                      # candidates of a search
+MOST = 20_000
+"""Layouts that a search tries."""
+MOST_DEVICES = 4096
+"""Where `fewest` stops to look for more, unless told otherwise."""
 
 Why = Literal["shape", "batch", "memory"]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a search may not change; None: every value is tried. `reserve`: share of a device that is kept free."""
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    cp: int | None = 1
-    ep: int | None = None
-    zero: Literal[0, 1, 2, 3] | None = None
-    recompute: Literal["none", "selective", "full"] | None = None
-    micro_batch: int | None = None
-    chunks: int = 1
-    sequence: bool | None = None
-    reserve: float = memory.RESERVE
-    nominal: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +70,7 @@ class Found:
     failed: list[Failure]
 
     @property
-    def reasons(self) -> dict[str, int]:
+    def reasons(self) -> dict[Why, int]:
         """How many meshes failed for each reason."""
         return dict(Counter(failure.why for failure in self.failed))
 
@@ -94,29 +78,98 @@ class Found:
 def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | None = None) -> Found:
     """The layouts of all devices of `machine`, the fastest first. ConfigError where the limits leave none."""
     limits = limits or Limits()
-    meshes = list(_meshes(machine.devices, limits))
-    if not meshes:
-        raise ConfigError(f"no mesh of {machine.devices:,} devices has {_asked(limits)}: their product must divide the "
-                          "number of devices")
-    best, failed, tried = [], [], 0
-    for mesh in meshes:
-        fit: list[Candidate] = []
-        misses: list[Failure] = []
-        for layout, variant in _variants(mesh, job, limits):
-            tried += 1
-            if tried > MOST:
-                raise ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
-            outcome = judge(model, layout, variant, machine, limits)
-            if isinstance(outcome, Candidate):
-                fit.append(outcome)
-            else:
-                misses.append(outcome)
-        if fit:
-            best.append(min(fit, key=lambda one: (one.seconds, one.held)))
-        elif misses:
-            failed.append(min(misses, key=lambda miss: (miss.why != "memory", miss.missing)))
-    return Found(machine, tried, sorted(best, key=lambda one: (one.seconds, one.held)),
-                 sorted(failed, key=lambda miss: (miss.why != "memory", miss.missing)))
+    tried_meshes = list(meshes(machine.devices, limits))
+    if not tried_meshes:
+        raise ConfigError(f"no mesh of {machine.devices:,} devices has {asked(limits)}: the product of tp, cp, pp "
+                          "and dp is the number of devices, and ep divides dp · cp")
+    best: list[Candidate] = []
+    failed: list[Failure] = []
+    tried = 0
+    for mesh in tried_meshes:
+        outcomes = _Outcomes(model, machine, job, limits, MOST - tried)
+        outcomes.of_mesh(*mesh)
+        tried += outcomes.tried
+        if outcomes.best is not None:
+            best.append(outcomes.best)
+        elif outcomes.nearest is not None:
+            failed.append(outcomes.nearest)
+    return Found(machine, tried, sorted(best, key=_order), sorted(failed, key=_far))
+
+
+def _order(one: Candidate) -> tuple[float, float, int]:
+    """The fastest first; of those that differ by rounding errors the one that moves less, then the one that holds
+    less: what a step hides costs no time in a model, but links that are needed for nothing stay free."""
+    moved = one.time.moved if isinstance(one.time, step.StepTime) else 0.0
+    return float(f"{one.seconds:.9g}"), moved, one.held
+
+
+def _far(miss: Failure) -> tuple[bool, int]:
+    return miss.why != "memory", miss.missing
+
+
+@dataclass
+class _Outcomes:
+    """What became of a mesh's variants: the best of those that fit, the nearest of the others. `left`: how many more
+    may be tried."""
+    model: PlannedModel
+    machine: Machine
+    job: Job
+    limits: Limits
+    left: int
+    tried: int = 0
+    best: Candidate | None = None
+    nearest: Failure | None = None
+
+    def of_mesh(self, tp: int, cp: int, pp: int, dp: int) -> None:
+        """Experts over every share of the replicas; more chunks as long as that is faster; and at last the best once
+        more without sequence parallelism, which saves memory always and time where sequences are long."""
+        training, limits = isinstance(self.job, Training), self.limits
+        sequence = limits.sequence if limits.sequence is not None else training and tp > 1
+        for ep in expert_degrees(self.model, dp * cp, limits.ep):
+            last: Candidate | None = None
+            for each in chunks(self.model, pp if training else 1, limits.chunks):
+                layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, sequence=sequence, chunks=each,
+                                schedule="interleaved" if each > 1 else "1f1b")
+                found = self._of_layout(layout)
+                if found is None or (last is not None and _order(last) <= _order(found)):
+                    break
+                last = found
+        if self.best and self.best.layout.sequence and limits.sequence is None:
+            self._judge(replace(self.best.layout, sequence=False), self.best.job)
+
+    def _of_layout(self, layout: Layout) -> Candidate | None:
+        """The best of every micro-batch and ZeRO stage that is open, with as little computed again as fits: that takes
+        time and saves memory, nothing else. Larger micro-batches hold more and leave a pipeline more idle: the first
+        that doesn't fit, or isn't faster, is the last."""
+        if isinstance(self.job, Inference):
+            return self._judge(layout, self.job)
+        limits, job = self.limits, self.job
+        zeros = (limits.zero,) if limits.zero is not None else ZERO if layout.dp > 1 else ZERO[:1]
+        recomputes = (limits.recompute,) if limits.recompute is not None else RECOMPUTE
+        best: Candidate | None = None
+        for size in micro_batches(job.batch, layout.dp, limits.micro_batch):
+            fit: list[Candidate] = []
+            for zero in zeros:
+                variants = (self._judge(replace(layout, zero=zero), replace(job, recompute=again, micro_batch=size))
+                            for again in recomputes)
+                fit += [one for one in [next(filter(None, variants), None)] if one is not None]
+            found = min(fit, key=_order, default=None)
+            if found is None or (best is not None and _order(best) <= _order(found)):
+                break
+            best = found
+        return best
+
+    def _judge(self, layout: Layout, job: Job) -> Candidate | None:
+        """One layout, which is counted and kept if it is the best, or the nearest miss."""
+        self.tried += 1
+        if self.tried > self.left:
+            raise ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
+        outcome = judge(self.model, layout, job, self.machine, self.limits)
+        if isinstance(outcome, Failure):
+            self.nearest = min(filter(None, (self.nearest, outcome)), key=_far)
+            return None
+        self.best = min(filter(None, (self.best, outcome)), key=_order)
+        return outcome
 
 
 def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
@@ -129,9 +182,9 @@ def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
     capacity = Capacity.of(machine.device, limits.reserve, nominal=limits.nominal)
     judged = verdict(model, layout, job, capacity)
     if judged.place is None or not judged.fits:
-        text = (f"the fullest device needs {both(judged.needed)}, {both(-judged.room)} more than the "
-                f"{both(capacity.usable)} it may use")
-        return Failure(layout, job, "memory", text, -judged.room)
+        needed, usable = both(judged.needed), both(capacity.usable)
+        apart = f", {both(-judged.room)} too much" if needed == usable else ""
+        return Failure(layout, job, "memory", f"needs {needed} of {usable}{apart}", -judged.room)
     time = (decode.token(model, layout, job, machine) if isinstance(job, Inference)
             else step.training_step(model, layout, job, machine))
     return Candidate(model, layout, job, judged.place, judged.needed, judged.room, time)
@@ -140,7 +193,7 @@ def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
 def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | None:
     """Why a job can't be laid out so at all, whatever the memory; None where it can."""
     config = model.config
-    if layout.pp * layout.chunks > config.layers:
+    if layout.stage_layers is None and layout.pp * layout.chunks > config.layers:
         return "shape", f"{config.layers} layers can't fill {layout.pp * layout.chunks} pipeline chunks"
     if layout.tp > config.heads:
         return "shape", f"{config.heads} heads can't keep {layout.tp} tensor parallel ranks at work"
@@ -160,57 +213,21 @@ def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | No
     return None
 
 
-def _meshes(devices: int, limits: Limits) -> Iterator[tuple[int, int, int, int]]:
-    """(tp, cp, pp, dp) with the product `devices`."""
-    for tp in _degrees(devices, limits.tp):
-        for cp in _degrees(devices // tp, limits.cp):
-            for pp in _degrees(devices // tp // cp, limits.pp):
-                dp = devices // tp // cp // pp
-                if limits.dp in (None, dp):
-                    yield tp, cp, pp, dp
-
-
-def _degrees(devices: int, fixed: int | None) -> Iterable[int]:
-    """The divisors, or the one that was asked for if it is one."""
-    if fixed is not None:
-        return [fixed] if devices % fixed == 0 else []
-    return [n for n in range(1, devices + 1) if devices % n == 0]
-
-
-def _variants(mesh: tuple[int, int, int, int], job: Job, limits: Limits) -> Iterator[tuple[Layout, Job]]:
-    """The layouts of a mesh, and the job in the forms that are left open."""
-    tp, cp, pp, dp = mesh
-    sequence = limits.sequence if limits.sequence is not None else tp > 1 and isinstance(job, Training)
-    schedule: Literal["interleaved", "1f1b"] = "interleaved" if limits.chunks > 1 else "1f1b"
-    layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=limits.ep or 1, sequence=sequence, schedule=schedule,
-                    chunks=limits.chunks)
-    if isinstance(job, Inference):
-        yield layout, job
-        return
-    zeros = (limits.zero,) if limits.zero is not None else ZERO if dp > 1 else ZERO[:1]
-    recomputes = (limits.recompute,) if limits.recompute is not None else RECOMPUTE
-    micro: tuple[int, ...] = (limits.micro_batch,) if limits.micro_batch is not None else MICRO_BATCHES
-    micro = tuple(size for size in micro if job.batch % (dp * size) == 0) or micro[:1]
-    for zero, recompute, size in product(zeros, recomputes, micro):
-        yield replace(layout, zero=zero), replace(job, recompute=recompute, micro_batch=size)
-
-
-def _asked(limits: Limits) -> str:
-    given = [f"{axis} {getattr(limits, axis)}" for axis in ("tp", "cp", "pp", "dp") if getattr(limits, axis)]
-    return ", ".join(given) or "these degrees"
-
-
-def fewest(model: PlannedModel, machine: Machine, job: Job, limits: Limits | None = None,
-           most: int = 4096) -> tuple[Machine, Found] | None:
+def fewest(model: PlannedModel, machine: Machine, job: Job | Callable[[Machine], Job], limits: Limits | None = None,
+           most: int = MOST_DEVICES, least: float = 0) -> tuple[Machine, Found] | None:
     """The smallest number of such machines that carries the job: 1, 2, 3 … 8 of them, then 16, 32 …; None where none
-    does up to `most` devices."""
-    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if n * machine.per_machine <= most]
+    does up to `most` devices.
+
+    job    may depend on the machine: a batch with a sequence for each device
+    least  devices that are needed by bytes alone: fewer aren't tried
+    """
+    boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if least <= n * machine.per_machine <= most]
     for n in boxes:
         if n > 1 and len(machine.levels) < 2:
             return None
         larger = machine.with_devices(n * machine.per_machine)
         try:
-            found = search(model, larger, job, limits)
+            found = search(model, larger, job(larger) if callable(job) else job, limits)
         except ConfigError:
             continue
         if found.best:

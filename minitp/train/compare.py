@@ -14,7 +14,7 @@ import numpy as np
 
 from minitp.bench.measure import every_rank, median
 from minitp.comm import Communicator
-from minitp.plan.collectives import cost
+from minitp.plan.network.collectives import cost
 from minitp.trace.schema import Event
 from minitp.train import memory
 from minitp.train.checkpoint import wholes

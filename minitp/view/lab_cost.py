@@ -3,8 +3,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitp.plan.collectives import ALGORITHMS, MODELS, best, cost, seconds
 from minitp.plan.links import LINKS, Link
+from minitp.plan.network.collectives import ALGORITHMS, MODELS, best, cost, seconds
 from minitp.trace.wording import duration
 
 PAYLOADS = tuple(2**k for k in range(3, 31))                       # bytes: one number to 1 GiB

@@ -1,9 +1,9 @@
 """The same run on another link: its measured computing kept, its moving replaced by the model of `minitp.plan`.
 
-The replay is that of `minitp.plan.simulate_engine`: a rank does its own work as it was measured, arrives, and leaves
+The replay is that of `minitp.plan.simulate.engine`: a rank does its own work as it was measured, arrives, and leaves
 when what it waits for is there and the modeled time has passed; so arrivals and waits follow from the link. Collectives
-find their time in `minitp.plan.collectives.best`, messages are the link's α + nβ. Control messages are left out, and so
-is loading. What comes out is a model, never measured, and no place of minitp puts the two into one column.
+find their time in `plan.network.collectives.best`, messages are the link's α + nβ. Control messages are left out, and
+so is loading. What comes out is a model, never measured, and no place of minitp puts the two into one column.
 """
 from collections import Counter
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from minitp.errors import ConfigError
-from minitp.plan.collectives import MODELS, best, has_model
 from minitp.plan.links import LINKS, Link
-from minitp.plan.simulate_engine import run
-from minitp.plan.simulate_script import Script as EventScript
+from minitp.plan.network.collectives import MODELS, best, has_model
+from minitp.plan.simulate.engine import run
+from minitp.plan.simulate.script import Script as EventScript
 from minitp.trace.schema import MESSAGES
 from minitp.trace.wording import STEP, count, duration, plain
 from minitp.view.passes import Pass, Passes
@@ -63,7 +63,7 @@ def can_replay(passes: Passes) -> str:
 
 @dataclass(frozen=True)
 class Script:
-    """What of a run stays the same on every link: see `minitp.plan.simulate_script`."""
+    """What of a run stays the same on every link: see `minitp.plan.simulate.script`."""
     passes: Passes
     events: EventScript
 

@@ -10,7 +10,7 @@ from minitp.comm import Communicator, Partial
 from minitp.comm.algorithms import ALGORITHMS, BuiltCollectives, chunks, schedule
 from minitp.cut import Cut
 from minitp.errors import CollectiveError, StateError
-from minitp.plan import collectives
+from minitp.plan.network import collectives
 from tests.comm.findings import Findings, cuts, numbers, piece, roots
 from tests.comm.hockney import longest_path, sent
 from tests.fake_device import FakeArrays, HostOnlyTransport

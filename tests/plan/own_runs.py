@@ -9,7 +9,7 @@ from minitp.gradients import Gradients
 from minitp.layers import VocabParallelCrossEntropy
 from minitp.model import Transformer
 from minitp.placement import Placement
-from minitp.plan import own
+from minitp.plan.memory import own
 from minitp.train.memory import Held
 from minitp.train.optimizer import AdamW
 from minitp.train.step import MicroBatch, Passes, split_batch, train_step

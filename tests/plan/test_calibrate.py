@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan import calibrate_messages, calibrate_rates
 from minitp.plan.calibrate import (
     Calibration,
     Collective,
@@ -23,10 +22,12 @@ from minitp.plan.calibrate import (
     plausible,
     rank_numbers,
 )
-from minitp.plan.calibrate_messages import BETWEEN, OPS, SIZES, TESTS, Measured, SmallerGroups, collectives
+from minitp.plan.calibrate import machine_rates as calibrate_rates
+from minitp.plan.calibrate import messages as calibrate_messages
+from minitp.plan.calibrate.durations import Kind, durations
+from minitp.plan.calibrate.error import Error
+from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS, Measured, SmallerGroups, collectives
 from minitp.plan.catalogue import machine, write_machine
-from minitp.plan.durations import Kind, durations
-from minitp.plan.error import Error
 from minitp.plan.modeled import modeled, stated
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
@@ -50,7 +51,7 @@ def a_collective(alpha: float, beta: float, noise=lambda _size: 1.0, op: str = "
 
 
 def modeled_by(collective: Collective, size: int) -> float:
-    from minitp.plan.tables import interpolate
+    from minitp.plan.network.tables import interpolate
     return interpolate(collective.table, size)
 
 
@@ -63,7 +64,7 @@ def test_known_times_give_their_pair_back():
     found = a_collective(7e-6, 3e-10)
     assert found.fit.seconds(0) == pytest.approx(7e-6)
     assert found.fit.seconds(2**20) == pytest.approx(7e-6 + 2**20 * 3e-10)
-    assert found.half_size == pytest.approx(7e-6 / 3e-10, rel=1e-6)
+    assert found.fit.half_size == pytest.approx(7e-6 / 3e-10, rel=1e-6)
     assert found.fit_error.worst < 1e-6 and found.spread == pytest.approx(0.3)
     assert found.error.points == len(TESTS) and found.error.worst < 0.1       # a line in logarithms between powers of 2
 

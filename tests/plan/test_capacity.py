@@ -8,23 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.capacity import (
+from minitp.plan.job import MIXED_FP32_GRADIENTS, Inference, Training
+from minitp.plan.layout import Layout
+from minitp.plan.machine import Device
+from minitp.plan.memory import fullest, worst
+from minitp.plan.memory.capacity import (
     Capacity,
     fewest_by_bytes,
     fewest_devices,
     fits,
-    largest_model,
     longest_context,
     most,
     most_sequences,
     tensor_and_pipeline,
     verdict,
 )
-from minitp.plan.growth import by_growth, growth
-from minitp.plan.job import MIXED_FP32_GRADIENTS, Inference, Training
-from minitp.plan.layout import Layout
-from minitp.plan.machine import Device
-from minitp.plan.memory import fullest, worst
+from minitp.plan.memory.growth import by_growth, growth
 from minitp.plan.rows import total
 from tests.plan.plan_models import GPT3, LLAMA31_8B, LLAMA31_405B, gpt
 from tests.plan.test_states import cases
@@ -99,13 +98,6 @@ def test_longest_context_is_the_last_that_fits():
 @given(st.integers(0, 5000), st.integers(1, 4000))
 def test_most_is_exact(bound, limit):
     assert most(lambda n: n <= bound, limit) == min(bound, limit)
-
-
-def test_largest_model_is_the_last_that_fits():
-    small = Capacity(1000, 1000, 0)
-    assert largest_model(small) == 62                                   # 16 bytes each
-    assert largest_model(small, zero=3, d=4) == 248
-    assert largest_model(small, zero=3, d=3, tp=2) == 372
 
 
 def test_which_term_grows_with_what():

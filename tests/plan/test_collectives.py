@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.collectives import ALGORITHMS, MODELS, best, cost, has_model, seconds
 from minitp.plan.links import LINKS, Link
+from minitp.plan.network.collectives import ALGORITHMS, MODELS, best, cost, has_model, seconds
 
 NVLINK, HDR, TEN, ONE = LINKS
 PAIRS = [(op, algorithm) for op, algorithms in ALGORITHMS.items() for algorithm in algorithms]

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan import flops
 from minitp.plan.job import Training
 from minitp.plan.layout import Layout
+from minitp.plan.speed import flops
 from tests.plan.plan_models import GPT3, LLAMA2_7B, LLAMA2_70B, LLAMA31_405B, gpt, llama
 
 

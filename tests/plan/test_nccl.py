@@ -2,9 +2,8 @@
 import pytest
 
 from minitp.errors import ConfigError
-from minitp.plan import nccl
-from minitp.plan.network import price
-from minitp.plan.tables import interpolate
+from minitp.plan.network import nccl, price
+from minitp.plan.network.tables import interpolate
 from tests.plan.networks import boxes, link, machine, published
 
 A100X8 = machine((8, link(1.5e-6, 235e9)), name="A100-80")

@@ -11,10 +11,11 @@ from minitp.cli import app
 from minitp.config import TINY
 from minitp.errors import ConfigError, FileFormatError
 from minitp.placement import Placement
-from minitp.plan import memory, own
+from minitp.plan import memory
 from minitp.plan.formula import value
 from minitp.plan.job import FLOAT32, Inference, Training
 from minitp.plan.layout import Layout
+from minitp.plan.memory import own
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import by_kind, total
 from minitp.trace.file import Trace

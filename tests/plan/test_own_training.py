@@ -11,10 +11,10 @@ from minitp.config import ModelConfig, RotaryConfig
 from minitp.layers import VocabParallelCrossEntropy
 from minitp.layers.attention import QUERIES
 from minitp.placement import Placement
-from minitp.plan import own
 from minitp.plan.job import Inference, Training
 from minitp.plan.layout import Layout
-from minitp.plan.own_training import moments
+from minitp.plan.memory import own
+from minitp.plan.memory.own_training import moments
 from minitp.plan.rows import total
 from minitp.trace.predict import GenerationPlan, Steps, TrainingPlan, predict
 from minitp.train.step import Passes, plan_training, split_batch

@@ -12,8 +12,8 @@ from minitp.plan.layout import Layout
 from minitp.plan.links import Link
 from minitp.plan.machine import Level
 from minitp.plan.simulate import replay, simulated
-from minitp.plan.simulate_engine import Program, run
-from minitp.plan.simulate_result import Share
+from minitp.plan.simulate.engine import Program, run
+from minitp.plan.simulate.result import Share
 from minitp.trace import Trace
 from minitp.trace.timeline import LAST, NOBODY, ROOT, SENDER
 from tests.plan.test_simulate import INSIDE, MACHINE, WORKING

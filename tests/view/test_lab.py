@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from minitp.comm.algorithms import ALGORITHMS
 from minitp.cut import Cut
 from minitp.errors import ConfigError
-from minitp.plan.collectives import best
 from minitp.plan.links import LINKS
+from minitp.plan.network.collectives import best
 from minitp.view import lab, lab_cost
 from minitp.view.figures import lab as figures
 from tests.comm.hockney import sent

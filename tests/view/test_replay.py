@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.collectives import best
 from minitp.plan.links import LINKS, Link
+from minitp.plan.network.collectives import best
 from minitp.trace import Timeline, Trace
 from minitp.view.passes import Passes
 from minitp.view.replay import Script, can_replay, cutting, cutting_lines, replay

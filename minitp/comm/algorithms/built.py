@@ -4,7 +4,7 @@
 
 Every hop is recorded as a send, a receive, or both, in a mark whose phase is "all_reduce by ring" and whose step is the
 round: messages of one round are under way at the same time. `chunk` is the piece, where a message carries just one. The
-time of a Hockney model and the bytes on the wire follow from these events (minitp.plan.collectives).
+time of a Hockney model and the bytes on the wire follow from these events (minitp.plan.network.collectives).
 """
 from collections.abc import Callable, Mapping, Sequence
 from math import prod

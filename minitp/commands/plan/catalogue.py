@@ -50,7 +50,8 @@ def _model(row: Row) -> list[str]:
             f"{row['heads']} heads ({row['kv_heads']} kv) of {row['head_size']}",
             f"ffn {row['ffn']:,}" + (f" × {row['experts']} experts" if row["experts"] > 1 else ""),
             f"vocabulary {row['vocab']:,}", f"positions {row['positions']:,}",
-            f"files for {count(row['model_parallel'], 'rank')}" if row["model_parallel"] else ""]
+            f"files for {count(row['model_parallel'], 'rank')}" if row["model_parallel"] else "",
+            f"trained on {units.count(row['trained_on'])} tokens" if row["trained_on"] else ""]
 
 
 def _device(row: Row) -> list[str]:

@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from minitp.comm import Communicator
+from minitp.commands.plan.tables import table
 from minitp.plan import units
-from minitp.plan.catalogue import machine, machines_folder
+from minitp.plan.catalogue import THIS, machine, this_file
 from minitp.plan.check import GOAL, Compared, Comparison, comparison
-from minitp.plan.check_memory import Held
-from minitp.plan.check_passes import PassCompared
+from minitp.plan.check.held import Held
+from minitp.plan.check.pass_times import PassCompared
 from minitp.plan.machine import Machine
 from minitp.trace.file import Trace
 from minitp.trace.wording import plain, size
@@ -23,7 +24,7 @@ NOT_CALIBRATED = 2
 
 def described(name: str) -> Machine:
     """The machine's description; where this one has none yet it is said how to get it, and the exit code is 2."""
-    if name == "this" and not (machines_folder() / "this.toml").is_file():
+    if name == THIS and this_file() is None:
         Console(stderr=True).print("minitp: there is no description of this machine yet: `minitp plan calibrate` "
                                    "measures one (half a minute). --machine takes another", highlight=False)
         raise typer.Exit(NOT_CALIBRATED)
@@ -69,19 +70,18 @@ def _say(console: Console, line: str) -> None:
 
 def collectives_table(rows: Iterable[Compared], title: str, counts: bool = True) -> Table:
     """Predicted, modeled and measured in columns of their own."""
-    table = Table(title=title, caption="measured: from when the last rank is there, lower quartile and median. stated "
-                  "error: the table's at sizes that are in none, median and largest")
     names = ["collective", "payload", *(["predicted", "recorded"] if counts else []), "modeled", "stated error", "by",
              "measured", "median", "modeled / measured"]
-    for name in names:
-        table.add_column(name, justify="left" if name in ("collective", "by") else "right")
+    made = table(*names, right=[n for n, name in enumerate(names) if name not in ("collective", "by")], title=title,
+                 caption="measured: from when the last rank is there, lower quartile and median. stated error: the "
+                         "table's at sizes that are in none, median and largest")
     for row in rows:
         have = f"{row.recorded:,}" if row.exact else f"[red]{row.recorded:,}[/red]"
-        table.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
-                      _time(row.modeled_s), "" if row.stated is None else
-                      f"{row.stated.median:.0%}, {row.stated.worst:.0%}", row.by, _time(row.measured_s),
-                      _time(row.median_s), "" if row.ratio is None else f"{row.ratio:.2f}")
-    return table
+        made.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
+                     _time(row.modeled_s), "" if row.stated is None else
+                     f"{row.stated.median:.0%}, {row.stated.worst:.0%}", row.by, _time(row.measured_s),
+                     _time(row.median_s), "" if row.ratio is None else f"{row.ratio:.2f}")
+    return made
 
 
 def _time(seconds: float | None) -> str:
@@ -90,19 +90,18 @@ def _time(seconds: float | None) -> str:
 
 def passes_table(rows: Iterable[PassCompared]) -> Table:
     """One line for each part of a token, a prompt or a step."""
-    table = Table(title="Where the time goes, each in the median")
-    for name in ("", "modeled", "measured", "modeled / measured"):
-        table.add_column(name, justify="right" if name else "left")
+    made = table("", "modeled", "measured", "modeled / measured", right=(1, 2, 3),
+                 title="Where the time goes, each in the median")
     for row in rows:
-        table.add_row(f"{row.unit} ({row.count})", _time(row.modeled_s), _time(row.measured_s), _over(
+        made.add_row(f"{row.unit} ({row.count})", _time(row.modeled_s), _time(row.measured_s), _over(
             row.modeled_s, row.measured_s))
-        table.add_row("  weights and products", _time(row.modeled_computing_s), "", "")
-        table.add_row("  computing, with norms and Python", "", _time(row.measured_computing_s), _over(
+        made.add_row("  weights and products", _time(row.modeled_computing_s), "", "")
+        made.add_row("  computing, with norms and Python", "", _time(row.measured_computing_s), _over(
             row.modeled_computing_s, row.measured_computing_s))
-        table.add_row("  collectives", _time(row.modeled_collectives_s), _time(row.measured_collectives_s), _over(
+        made.add_row("  collectives", _time(row.modeled_collectives_s), _time(row.measured_collectives_s), _over(
             row.modeled_collectives_s, row.measured_collectives_s))
-        table.add_row("  waiting for one another", "not modeled", _time(row.waiting_s), "")
-    return table
+        made.add_row("  waiting for one another", "not modeled", _time(row.waiting_s), "")
+    return made
 
 
 def _over(one: float | None, other: float | None) -> str:
@@ -111,18 +110,16 @@ def _over(one: float | None, other: float | None) -> str:
 
 def memory_table(rows: Iterable[Held]) -> Table:
     """Planned beside held, to the byte."""
-    table = Table(title="Memory of each rank")
-    for name in ("rank", "kind", "planned", "held"):
-        table.add_column(name, justify="left" if name == "kind" else "right")
+    made = table("rank", "kind", "planned", "held", right=(0, 2, 3), title="Memory of each rank")
     for row in rows:
-        table.add_row(str(row.rank), plain(row.kind, 30), f"{row.planned:,} B",
-                      f"{row.held:,} B" if row.exact else f"[red]{row.held:,} B[/red]")
-    return table
+        made.add_row(str(row.rank), plain(row.kind, 30), f"{row.planned:,} B",
+                     f"{row.held:,} B" if row.exact else f"[red]{row.held:,} B[/red]")
+    return made
 
 
 def check_collectives(group: Communicator, found: Machine, seconds: float, as_json: bool) -> None:
     """Run collectives now, on every rank; rank 0 prints how far the description is from them."""
-    from minitp.plan.check_now import now
+    from minitp.plan.check.now import now
     compared = now(group, found, seconds=seconds)
     if compared is None:
         return

@@ -8,15 +8,16 @@ from rich.text import Text
 
 from minitp.commands.plan.tables import memory_table, table, time_table
 from minitp.plan import memory, units
-from minitp.plan.decode import PassTime
 from minitp.plan.job import Inference, Job, Training, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search
+from minitp.plan.search_words import WHY, enough, unit
+from minitp.plan.speed.against import published
+from minitp.plan.speed.decode import PassTime
 from minitp.trace.wording import count
 
 EXAMPLES = 4                       # failures that are shown for each reason
-REASONS = {"memory": "too little memory", "batch": "the batch can't be dealt", "shape": "the model can't be cut so"}
 
 
 def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: int, as_json: bool) -> None:
@@ -35,11 +36,11 @@ def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: i
         first = found.best[0]
         console.print(Text(f"Memory of the fullest device with {first.layout} ({where(first)})", "bold"))
         console.print(memory_table(first.rows), "", sep="\n")
-        console.print(Text(f"Time of {unit(job)} with {first.layout}", "bold"))
-        console.print(time_table(first.time.rows), "", sep="\n")
+        console.print(Text(f"Time of a {unit(job)} with {first.layout}", "bold"))
+        console.print(time_table(first.time.rows), *accuracy(job), "", sep="\n")
     else:
         console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
-        console.print(enough(larger), "", sep="\n")
+        console.print(Text(enough(larger)), "", sep="\n")
     console.print(*failures(found), "", *unmodeled(model, job, limits), sep="\n")
 
 
@@ -53,22 +54,20 @@ def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> l
                       f"{units.both(model.parameters * weights)} of weights"),
         Text.assemble((machine.name, "bold"), f": {count(machine.devices, 'device')} {device.name}, "
                       f"{units.both(device.memory if limits.nominal else device.memory_real)} each"
-                      f"{' by name' if limits.nominal else ' in fact'}, {units.percent(limits.reserve)} of it kept free"),
-        Text(job_in_words(job))]
+                      f"{' by name' if limits.nominal else ' in fact'}, {units.percent(limits.reserve)} of it kept "
+                      "free"),
+        *([Text(machine.note, "dim")] if machine.note else []), Text(job_in_words(job))]
 
 
 def job_in_words(job: Job) -> str:
     """What is run."""
     if isinstance(job, Inference):
         return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {job.prompt:,} tokens and "
-                f"{job.new:,} new ones; weights {job.weights}, KV cache {job.cache}")
+                f"{job.new:,} new ones; of a replica's prompts {job.prefill_tokens:,} tokens at once; weights "
+                f"{job.weights}, KV cache {job.cache}")
     total = f"; {units.count(job.tokens)} tokens in all" if job.tokens else ""
     return (f"to train: {count(job.batch, 'sequence')} of {job.seq:,} tokens a step; {job.precision.states:g} bytes a "
             f"parameter before activations{total}")
-
-
-def unit(job: Job) -> str:
-    return "a token" if isinstance(job, Inference) else "a step"
 
 
 def where(candidate: Candidate) -> str:
@@ -103,15 +102,9 @@ def speed_cells(one: Candidate) -> list[str]:
     return [f"{time.mfu:.0%}", f"{time.tokens_per_s:,.0f}", f"{time.days:,.1f}" if time.days else "–"]
 
 
-def enough(larger: tuple[Machine, Found] | None) -> Text:
-    """The smallest number of machines that would do."""
-    if larger is None:
-        return Text("Nor does any number of such machines that was tried (up to 4,096 devices).")
-    machine, found = larger
-    boxes = machine.devices // machine.per_machine
-    return Text(f"{count(boxes, 'such machine')}, {machine.devices:,} devices, {'does' if boxes == 1 else 'do'}: "
-                f"{found.best[0].layout}, {units.duration(found.best[0].seconds)} "
-                f"{unit(found.best[0].job)}.")
+def accuracy(job: Job) -> list[Text]:
+    """How far a step's time was off where somebody measured one."""
+    return [] if isinstance(job, Inference) else [Text(published().text, "dim")]
 
 
 def failures(found: Found) -> list[Text]:
@@ -121,7 +114,7 @@ def failures(found: Found) -> list[Text]:
     lines = [Text(f"Why the others fail ({found.tried:,} layouts of {len(found.best) + len(found.failed)} meshes "
                   "tried)", "bold")]
     for why, number in found.reasons.items():
-        lines.append(Text(f"{REASONS[why]}: {number}"))
+        lines.append(Text(f"{WHY[why]}: {number}"))
         lines += [failure_line(one) for one in [one for one in found.failed if one.why == why][:EXAMPLES]]
     return lines
 
@@ -143,6 +136,7 @@ def plain(model: PlannedModel, machine: Machine, job: Job, found: Found, larger:
     return {"model": model.name, "parameters": model.parameters, "machine": machine.to_plain(),
             "job": job_in_words(job), "tried": found.tried,
             "best": [plain_candidate(one) for one in found.best[:top]],
+            "against": published().to_plain() if isinstance(job, Training) else None,
             "failed": [{"layout": str(one.layout), "why": one.why, "text": one.text} for one in found.failed],
             "enough": None if larger is None else {"devices": larger[0].devices,
                                                    "layout": str(larger[1].best[0].layout)}}

@@ -25,8 +25,9 @@ def _models() -> list[Row]:
              "published": model.published or None, "layers": model.config.layers, "hidden": model.config.hidden,
              "heads": model.config.heads, "kv_heads": model.config.kv_heads, "head_size": model.config.head_size,
              "ffn": model.config.ffn, "vocab": model.config.vocab, "positions": model.config.positions,
-             "experts": model.experts, "model_parallel": model.model_parallel or None, "note": model.note,
-             "source": model.source} for model in models().values()]
+             "experts": model.experts, "model_parallel": model.model_parallel or None,
+             "trained_on": model.trained_on or None, "note": model.note, "source": model.source}
+            for model in models().values()]
 
 
 def _devices() -> list[Row]:

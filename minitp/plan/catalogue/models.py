@@ -47,7 +47,8 @@ def model_of(name: str, entry: Entry) -> PlannedModel:
     planned = PlannedModel(
         config, entry.take("experts", whole(), 1), entry.take("active", whole(), 1), entry.take("alibi", flag, False),
         entry.take("embedding_norm", flag, False), entry.source(), entry.take("second_norm", flag, False),
-        entry.take("published", parse_count, 0), entry.take("model_parallel", whole(), 0), entry.text("note", ""))
+        entry.take("published", parse_count, 0), entry.take("model_parallel", whole(), 0), entry.text("note", ""),
+        entry.take("tokens", parse_count, 0))
     entry.done()
     return planned
 

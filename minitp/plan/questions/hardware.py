@@ -1,14 +1,15 @@
 """Of devices: a GPU with a terabyte, kinds of memory, wafers of SRAM. Capacity and bandwidth are two numbers."""
 from dataclasses import replace
 
-from minitp.plan import catalogue, decode, search, units, what_if
+from minitp.plan import catalogue, search, units
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Device, Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, floats, gb, some, sources, weights_of
-from minitp.plan.what_if import OnDevice
+from minitp.plan.questions.parts import GENERAL, MODELED, cards, floats, gb, some, sources, weights_of
+from minitp.plan.speed import decode, what_if
+from minitp.plan.speed.what_if import OnDevice
 
 TERABYTE = 10**12
 MACHINE, BIG, MIDDLE, EXPERTS = "8xa100-80", "llama-3.1-405b", "llama-2-70b", "mixtral-8x7b"
@@ -18,14 +19,12 @@ WAFERS = ("wse-2", "wse-3")
 
 def terabyte_gpu(what: WhatIf) -> Answer:
     """C19."""
-    usual, model = what.the_machine(MACHINE, 1).device, what.the_model(BIG)
-    if what.memory is not None:
-        usual = catalogue.machine(what.machine or MACHINE, devices=1).device
-    big = what_if.with_memory(usual, what.memory or TERABYTE)
+    usual, model = replace(what, memory=None).the_machine(MACHINE, 1).device, what.the_model(BIG)
+    big = usual.with_memory(TERABYTE if what.memory is None else what.memory)
     dtype, batch = what.weights or "bf16", what.batch or 1
     job = Inference(batch=batch, weights=dtype)
     alone = what_if.on_each(model, job, (big,))[0]
-    many = _as_many(model, job, usual, what)
+    many = _as_many(model, job, what)
     experts = catalogue.model(EXPERTS)
     seldom = what_if.on_each(experts, replace(job, batch=1), (big,))[0]
     enough = what_if.computing_batch(big, dtype)
@@ -59,10 +58,10 @@ def terabyte_gpu(what: WhatIf) -> Answer:
         sources(model, usual, experts), floats(numbers))
 
 
-def _as_many(model: PlannedModel, job: Inference, usual: Device, what: WhatIf) -> tuple[int, float, str]:
+def _as_many(model: PlannedModel, job: Inference, what: WhatIf) -> tuple[int, float, str]:
     """The same token on whole machines of the usual device, sync points and all: devices, seconds, layout."""
     machine = catalogue.machine(what.machine or MACHINE)
-    found = search.fewest(model, machine, job)
+    found = search.fewest(model, machine, job, least=cards(weights_of(model, job.weights), machine.device).real)
     if found is None:
         return 0, float("inf"), ""
     best = found[1].best[0]
@@ -108,18 +107,18 @@ def memory_kind(what: WhatIf) -> Answer:
     return Answer(
         f"{a100.memory_kind} on the A100 of 80 GB, {h100.memory_kind} on the H100, {h200.memory_kind} on the H200: it "
         "sets how much a card holds, and, more than its arithmetic, how fast a token comes.",
-        (f"HBM is stacked beside the chip and wide. These cards have {', '.join(kinds)}. Each generation brings both "
-         f"numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the capacity stays "
-         f"{h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} times; from H100 to "
-         f"H200 {h200.memory / h100.memory:.2f} and {h200.bandwidth / h100.bandwidth:.2f} times, with the same "
-         "arithmetic. With the first HBM before them HBM3e is the fifth by name, so a guess of a sixth generation is "
-         "one too many for these cards.",
+        (f"HBM is stacked beside the chip and wide {GENERAL}. These cards have {', '.join(kinds)}. Each "
+         f"generation brings both numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the "
+         f"capacity stays {h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} "
+         f"times; from H100 to H200 {h200.memory / h100.memory:.2f} and {h200.bandwidth / h100.bandwidth:.2f} times, "
+         "with the same arithmetic. With the first HBM before them HBM3e is the fifth by name, so a guess of a sixth "
+         f"generation is one too many for these cards {GENERAL}.",
          f"What it sets: a card's capacity says how many cards a model takes; its bandwidth how long each token takes, "
          f"as each reads all weights. {model.name} in {job.weights} is "
          f"{units.both(weights_of(model, job.weights))}. The last columns are a token of it on as few cards as hold "
          "it, without sync points."),
         (Table(f"Cards: {some(job.batch, 'sequence')} at once (times are a model)",
-               ("card", "memory", "GB by name", "GB (GiB) real", "bandwidth", "reads all in", "cards",
+               ("card", "memory", "GB (GiB) by name", "GB (GiB) real", "bandwidth", "reads all in", "cards",
                 "a token", "bound by"),
                tuple(_card(one) for one in found), (2, 3, 4, 5, 6, 7)),),
         (f"A token = max(bytes / (cards · bandwidth · share reached), operations / (cards · peak · share reached)); on "
@@ -129,7 +128,7 @@ def memory_kind(what: WhatIf) -> Answer:
 
 def _card(one: OnDevice) -> tuple[str, ...]:
     device = one.device
-    return (device.name, device.memory_kind, f"{device.memory / 1e9:,.0f}", gb(device.memory_real),
+    return (device.name, device.memory_kind, gb(device.memory), gb(device.memory_real),
             units.rate(device.bandwidth), units.duration(what_if.reading_all(device)), f"{one.needed}",
             units.duration(one.seconds), _bound(one))
 
@@ -156,6 +155,7 @@ def wafer(what: WhatIf) -> Answer:
     names = [name for name in ("a100-80", "h200", "b200", *WAFERS) if name != device.name]
     found = what_if.on_each(model, job, (device, *map(catalogue.device, names)))
     card, last = found[0], found[-1]
+    than = "less than" if last.device.memory < card.device.memory else "no less than"
     share = last.device.bandwidth / card.device.bandwidth
     numbers = {f"{one.device.name} {name}": value for one in found for name, value in (
         ("devices", float(one.needed)), ("reading s", one.reading_s), ("computing s", one.computing_s),
@@ -164,13 +164,13 @@ def wafer(what: WhatIf) -> Answer:
     numbers |= {"between wafers s": between, "bandwidth ratio": share}
     return Answer(
         f"They trade it for speed: a wafer of SRAM holds {last.device.memory / 1e9:g} GB, "
-        f"{'less than' if last.device.memory < card.device.memory else 'as much as'} one {card.device.name}, and "
+        f"{than} one {card.device.name}, and "
         f"reads it {share:,.0f} times as fast. So one token is bound by {_bound(last)} there, and by {_bound(card)} "
         "on the card.",
-        (f"SRAM lies among the arithmetic, takes far more area a bit than the DRAM of HBM, and so a whole wafer has "
-         f"{units.both(last.device.memory)} at {units.rate(last.device.bandwidth)}; {card.device.name} has "
+        (f"SRAM lies among the arithmetic and takes far more area a bit than the DRAM of HBM {GENERAL}: a whole wafer "
+         f"has {units.both(last.device.memory)} at {units.rate(last.device.bandwidth)}; {card.device.name} has "
          f"{units.both(card.device.memory)} at {units.rate(card.device.bandwidth)}. More HBM has its price too: it "
-         "stands beside the chip, whose edge has room for so many stacks only; that the catalogue doesn't model.",
+         f"stands beside the chip, whose edge has room for so many stacks only {GENERAL}.",
          f"{model.name} in {job.weights} takes {some(last.needed, 'wafer')} or {some(card.needed, 'card')}. Read "
          f"alone: {units.duration(last.reading_s)} against {units.duration(card.reading_s)}. A wafer then computes for "
          f"{units.duration(last.computing_s)}; and what passes from wafer to wafer takes about "

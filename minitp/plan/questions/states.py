@@ -2,9 +2,11 @@
 from dataclasses import replace
 from math import frexp, ldexp
 
-from minitp.plan import catalogue, flops, growth, memory, search, step, traffic, units
+from minitp.errors import ConfigError
+from minitp.plan import catalogue, memory, search, units
 from minitp.plan.job import MIXED, MIXED_FP32_GRADIENTS, PRECISIONS, Precision, Recompute, Training
 from minitp.plan.layout import Layout
+from minitp.plan.memory import growth
 from minitp.plan.model import PlannedModel
 from minitp.plan.published import deepspeed
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
@@ -14,12 +16,14 @@ from minitp.plan.questions.parts import (
     cards,
     floats,
     gb,
-    published_tokens,
+    several,
     some,
     sources,
+    training_tokens,
     weights_of,
 )
 from minitp.plan.rows import by_kind
+from minitp.plan.speed import flops, step, traffic
 
 MACHINE, GPT3, SMALL = "8xa100-80", "gpt-3-175b", "llama-2-7b"
 SCHEMES = (("to run it, bf16", Precision(2, 0, 0, 0)), ("pure bf16, no master copy", PRECISIONS["pure-bf16"]),
@@ -77,16 +81,18 @@ def _activations(model: PlannedModel, job: Training) -> float:
 def precision(what: WhatIf) -> Answer:
     """C09 and C16."""
     model, device = what.the_model(GPT3), what.the_machine(MACHINE).device
-    tokens = what.tokens or published_tokens(catalogue.model(GPT3))[0]
+    tokens = training_tokens(model, what.tokens).number
     work = flops.training_flops(model.active_parameters, tokens)
     peaks = {dtype: peak for dtype, peak in device.flops.items() if dtype in ("float32", "tf32", "bf16", "fp16", "fp8")}
     days = {dtype: flops.training_days(work, DEVICES, peak * device.flops_reached) for dtype, peak in peaks.items()}
-    half = "bf16" if "bf16" in peaks else next(reversed(peaks))
+    half = next((dtype for dtype in ("bf16", "fp16") if dtype in peaks), "")
+    if not half or "float32" not in peaks:
+        raise ConfigError(f"{device.name} has no units for half precision; ask about a machine whose devices do")
     stalls, bloom = _stalls(BF16_BITS), catalogue.run("bloom-176b")
     kept = [run.name for run in catalogue.runs().values() if run.training.precision.gradients == 4]
     m = bloom.training.micro_batches(bloom.layout.dp) if bloom.layout else 0
     more = model.parameters * (MIXED_FP32_GRADIENTS.states - MIXED.states)
-    numbers = {"speedup": peaks[half] / peaks.get("float32", peaks[half]), "stalls at": stalls, "more bytes": more,
+    numbers = {"speedup": peaks[half] / peaks["float32"], "stalls at": stalls, "more bytes": more,
                "fp32 gradients": MIXED_FP32_GRADIENTS.states, "micro-batches": m}
     numbers |= {f"days {dtype}": value for dtype, value in days.items()}
     return Answer(
@@ -125,8 +131,8 @@ def _scheme(model: PlannedModel, name: str, one: Precision) -> tuple[str, ...]:
 
 
 def _stalls(bits: int) -> float:
-    """Where a sum of ones stops in a type of so many significant bits, half rounded to even: added up, not looked "
-    "up."""
+    """Where a sum of ones stops in a type of so many significant bits, half rounded to even: added up, not looked
+    up."""
     total = 0.0
     while (more := _rounded(total + 1, bits)) != total:
         total = more
@@ -182,7 +188,7 @@ def parameters_times_batch(what: WhatIf) -> Answer:
 def zero(what: WhatIf) -> Answer:
     """What each stage holds and moves."""
     model, machine = what.the_model(SMALL), what.the_machine(MACHINE, 64)
-    d = machine.devices
+    d = several(machine.devices)
     job = Training((what.batch or 1) * d, what.seq or 2048, what.batch or 1, recompute="full")
     rows, numbers = [], dict[str, float]()
     for stage in (0, 1, 2, 3):
@@ -208,8 +214,8 @@ def zero(what: WhatIf) -> Answer:
          "Up to stage 2 an all-reduce of the gradients becomes a reduce-scatter and an all-gather of the weights: the "
          "same bytes. Stage 3 gathers twice. With m micro-batches a step it gathers for each of them."),
         (Table(f"A card's share, and what it sends in a step of {some(what.batch or 1, 'sequence')} a card (a model)", (
-            "stage", "weights, GB (GiB)", "gradients", "optimizer", "together", "fits", "sent", "step"),
-            tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
+            "stage", "weights, GB (GiB)", "gradients, GB (GiB)", "optimizer, GB (GiB)", "together, GB (GiB)", "fits",
+            "sent, GB (GiB)", "step"), tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
         (f"States: 16P, 4P + 12P/d, 2P + 14P/d, 16P/d with P = {p / 1e9:.2f}e9, d = {d} (Rajbhandari et al. 2020, "
          f"table 1). Sent: 2P, 2P, 2P, 3P numbers · (d − 1)/d, of {width / p:g} bytes (section 7).",
          UNCOUNTED, MODELED),

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from minitp.plan.growth import Grows
+from minitp.plan.memory.growth import Grows
 from minitp.plan.rows import KINDS, Kind, Row, by_kind, total
 from minitp.plan.units import both
 from minitp.view.colors import GREY, INK

@@ -4,7 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from minitp.plan.sync_cost import SyncRow
+from minitp.plan.network.sync_cost import SyncRow
 from minitp.plan.units import both, duration
 from minitp.trace.wording import duration as short
 from minitp.view.colors import GREY, INK
