@@ -10,6 +10,8 @@ from minitp.cli_plan.options import (
     JOB,
     LAYOUT,
     MACHINE,
+    OF_INFERENCE,
+    OF_TRAINING,
     BetweenOption,
     CacheOption,
     Degree,
@@ -27,9 +29,12 @@ from minitp.cli_plan.options import (
     TaskOption,
     TrainingPrecision,
     WeightsOption,
+    refuse,
     the_job,
     the_machine,
 )
+
+OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding", "show")
 
 
 class Schedule(StrEnum):
@@ -46,6 +51,7 @@ class Show(StrEnum):
 
 
 def simulate(
+        context: typer.Context,
         source: Annotated[str, typer.Argument(metavar="MODEL|TRACE", help="A model as for `minitp plan`; or the trace "
                                               "of a run (its file), to be replayed on the machine.")],
         machine: MachineOption = "8xa100-80", gpus: DevicesOption = None, link: LinkOption = None,
@@ -63,7 +69,7 @@ def simulate(
         precision: PrecisionOption = TrainingPrecision.mixed, micro_batch: MicroOption = None,
         recompute: RecomputeOption = Recompute.none,
         tp: Degree("Tensor", "1") = 1, pp: Degree("Pipeline", "1") = 1,              # type: ignore[valid-type]
-        dp: Degree("Data", "gpus / (tp · pp)") = None,                              # type: ignore[valid-type]
+        dp: Degree("Data", "devices / (tp · pp)") = None,                              # type: ignore[valid-type]
         zero: Annotated[int, opt("ZeRO stage (train).", min=0, max=3, panel=LAYOUT)] = 0,
         sequence: Annotated[bool, opt("Sequence parallelism too.", "--sequence-parallel", panel=LAYOUT)] = False,
         schedule: Annotated[Schedule, opt("Of the pipeline.", panel=LAYOUT)] = Schedule.one_f_one_b,
@@ -92,15 +98,18 @@ def simulate(
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
     command.check_target(output)
     if command.is_trace(source):
+        refuse(context, OF_A_MODEL, "the simulation of a model: a trace is replayed as it was run")
         command.replay_trace(Path(source), speed, how,
                              lambda ranks: the_machine(machine, gpus or ranks, None, link, between))
         return
-    planned, replicas = catalogue.model(source), command.replicas(gpus, tp * pp, dp)
+    refuse(context, ["speed"], "a replay: a model's own work is counted, not measured")
+    planned = catalogue.model(source)
+    replicas = command.replicas(gpus, tp * pp, dp, the_machine(machine, None, None, link, between).devices)
     layout = Layout(tp=tp, pp=pp, dp=replicas, sequence=sequence, zero=cast(Literal[0, 1, 2, 3], zero),
                     schedule=schedule.value, chunks=chunks, embedding=embedding.value)
     usual = replicas if task is Task.infer else replicas * (micro_batch or 1) * pp
-    job = the_job(task, positions=planned.config.positions, batch=batch or usual, seq=seq, prompt=prompt, new=new,
-                  weights=weights, cache=cache, precision=precision, tokens=None, micro_batch=micro_batch,
+    job = the_job(context, task, positions=planned.config.positions, batch=batch or usual, seq=seq, prompt=prompt,
+                  new=new, weights=weights, cache=cache, precision=precision, tokens=None, micro_batch=micro_batch,
                   recompute=recompute)
     if isinstance(job, Inference):
         job = replace(job, activations=activations)

@@ -12,8 +12,17 @@ from minitp.errors import ConfigError
 from minitp.plan.layout import Layout
 from minitp.plan.links import Link
 
+MOST_DEVICES = 1 << 20
+MOST_LEVELS = 8
+
 Table = tuple[tuple[int, float], ...]
 """(payload in bytes, seconds), measured, in rising order of payload."""
+
+
+def check_devices(number: int) -> None:
+    """ConfigError for more devices than any plan is made for."""
+    if number > MOST_DEVICES:
+        raise ConfigError(f"{number:,} devices are more than the {MOST_DEVICES:,} that plans are made for")
 
 
 @dataclass(frozen=True)
@@ -84,8 +93,12 @@ class Machine:
     def __post_init__(self):
         if not self.levels:
             raise ConfigError(f"the machine {self.name} needs at least one level of network")
+        if len(self.levels) > MOST_LEVELS:
+            raise ConfigError(f"the machine {self.name} has {len(self.levels):,} levels of network; plans are made up "
+                              f"to {MOST_LEVELS}")
         if any(level.size < 1 for level in self.levels):
             raise ConfigError(f"every level of {self.name} must join at least 1 unit")
+        check_devices(self.devices)
 
     @property
     def devices(self) -> int:

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import isqrt
 from typing import Literal
 
 from minitp.errors import ConfigError
-from minitp.plan import memory
+from minitp.plan import memory, positions
 from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
@@ -145,8 +146,12 @@ def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | No
         return "shape", f"{config.layers} layers can't fill {layout.pp * layout.chunks} pipeline chunks"
     if layout.tp > config.heads:
         return "shape", f"{config.heads} heads can't keep {layout.tp} tensor parallel ranks at work"
+    if layout.ep > 1 and model.experts == 1:
+        return "shape", f"{model.name} is dense: it has no experts to spread over {layout.ep} ranks"
     if layout.ep > model.experts:
         return "shape", f"{model.experts} experts can't be spread over {layout.ep} ranks"
+    if positions.refused(model) and (told := positions.beyond(model, job)):
+        return "shape", told
     if isinstance(job, Inference):
         if job.batch < layout.dp:
             return "batch", f"a batch of {job.batch} leaves some of {layout.dp} replicas without a sequence"
@@ -175,7 +180,13 @@ def _degrees(devices: int, fixed: int | None) -> Iterable[int]:
     """The divisors, or the one that was asked for if it is one."""
     if fixed is not None:
         return [fixed] if devices % fixed == 0 else []
-    return [n for n in range(1, devices + 1) if devices % n == 0]
+    return divisors(devices)
+
+
+def divisors(number: int) -> list[int]:
+    """In rising order, found in as many trials as its square root."""
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return small + [number // n for n in reversed(small) if n * n != number]
 
 
 def _variants(mesh: tuple[int, int, int, int], job: Job, limits: Limits) -> Iterator[tuple[Layout, Job]]:

@@ -1,6 +1,6 @@
 """`minitp plan simulate`: a schedule or a recorded run on a machine that we don't have."""
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,13 +9,17 @@ from rich.text import Text
 
 from minitp.commands.plan.tables import table
 from minitp.errors import ConfigError
+from minitp.plan import positions
 from minitp.plan.job import Job
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
+from minitp.plan.search import unfit
 from minitp.plan.simulate import Progress, replay, simulated
 from minitp.plan.simulate.classes import Show, Straggler
 from minitp.plan.simulate.result import Share, Simulation
+from minitp.plan.units import both
 from minitp.progress import steps_bar
 from minitp.runs import header_of
 from minitp.trace.file import Trace
@@ -54,14 +58,16 @@ def check_target(output: Path | None) -> None:
         raise ConfigError(f"--output {output}: there is no folder {output.resolve().parent}")
 
 
-def replicas(gpus: int | None, replica: int, dp: int | None) -> int:
-    """How many replicas of so many devices: as asked for, or what is left of the devices. ConfigError where the numbers
-    don't go together."""
+def replicas(gpus: int | None, replica: int, dp: int | None, there: int) -> int:
+    """How many replicas of so many devices: as asked for, or what is left of the devices, of which the machine has
+    `there` where nobody says how many. ConfigError where the numbers don't go together."""
     if dp is None:
-        if gpus is not None and gpus % replica:
+        if gpus is None:
+            return max(1, there // replica)
+        if gpus % replica:
             raise ConfigError(f"{gpus:,} devices can't be dealt to replicas of tp · pp = {replica:,} each: "
                               f"{gpus // replica * replica or replica:,} would work")
-        return (gpus or replica) // replica
+        return gpus // replica
     if gpus is not None and replica * dp != gpus:
         raise ConfigError(f"tp · pp = {replica:,} times dp = {dp:,} are {replica * dp:,} devices, not {gpus:,}: leave "
                           "out --gpus or --dp")
@@ -77,15 +83,27 @@ def replay_trace(path: Path, speed: float, how: How, machine: Callable[[int], Ma
 
 
 def simulate_model(model: PlannedModel, layout: Layout, job: Job, machine: Machine, show: Show, how: How) -> None:
-    """Simulate a predicted run."""
+    """Simulate a predicted run. ConfigError where the model can't be laid out so; where it is only too large for the
+    devices, that is said and it is simulated."""
+    told = [*filter(None, [positions.checked(model, job)])]
+    why = unfit(model, layout, job)
+    if why is not None:
+        raise ConfigError(f"{layout} can't run this: {why[1]}")
+    judged = verdict(model, layout, job, Capacity.of(machine.device, 0))
+    if not judged.fits:
+        told.append(f"It doesn't fit: the fullest device needs {both(judged.needed)} and has "
+                    f"{both(judged.capacity.usable)}. The times are of a run that couldn't be.")
     _tell(how, lambda progress: simulated(model, layout, job, machine, stragglers=_stragglers(how), jitter=how.jitter,
-                                          seed=how.seed, show=show, queue=how.queue, progress=progress))
+                                          seed=how.seed, show=show, queue=how.queue, progress=progress), told)
 
 
-def _tell(how: How, make: Callable[[Progress], Simulation]) -> None:
-    """Simulate, write the trace where one is wanted, print where the time went."""
+def _tell(how: How, make: Callable[[Progress], Simulation], warnings: Sequence[str] = ()) -> None:
+    """Simulate, write the trace where one is wanted, print where the time went. `warnings` are in the trace's header as
+    well."""
     with steps_bar(Console(stderr=True), "simulating", 1) as bar:
         made = make(lambda done, total: bar(0, f"{done:,} of {count(total, 'event')}"))
+        if warnings:
+            made.trace.run["simulated"]["warnings"] = list(warnings)
         if how.output is not None:
             bar(0, f"writing {how.output.name}")
             made.trace.write(how.output)
@@ -120,7 +138,7 @@ def _print(made: Simulation, console: Console) -> None:
     for one, seconds in made.shares.items():
         where.add_row(_words(one), duration(seconds * 1e9), share(seconds, made.seconds))
     console.print(where)
-    console.print(Text(f"Simulated one by one: {count(made.simulated, 'rank')} for {made.devices:,} devices, "
+    console.print(Text(f"Simulated one by one: {count(made.simulated, 'rank')} for {count(made.devices, 'device')}, "
                        f"{count(made.events, 'event')}.", "dim"))
 
 
