@@ -1,8 +1,6 @@
 """The verb `minitp plan MODEL`: the best layouts of a model on a machine."""
 from typing import Annotated
 
-import typer
-
 from minitp.cli_options import RECORD, opt
 from minitp.cli_plan.options import (
     LAYOUT,
@@ -34,8 +32,8 @@ from minitp.cli_plan.options import (
 )
 
 
-def layouts(context: typer.Context, model: ModelArgument = None, named: ModelNamed = None,
-            machine: MachineOption = "8xa100-80", gpus: DevicesOption = None, gpu_memory: MemoryOption = None, link: LinkOption = None,
+def layouts(model: ModelArgument = None, named: ModelNamed = None, machine: MachineOption = "8xa100-80",
+            gpus: DevicesOption = None, gpu_memory: MemoryOption = None, link: LinkOption = None,
             between: BetweenOption = None, reserve: ReserveOption = 10.0, task: TaskOption = Task.infer,
             batch: BatchOption = None, seq: SeqOption = None, prompt: PromptOption = 512, new: NewOption = 512,
             weights: WeightsOption = "bf16", cache: CacheOption = "bf16",
@@ -59,7 +57,7 @@ def layouts(context: typer.Context, model: ModelArgument = None, named: ModelNam
     from minitp.plan import catalogue
     from minitp.plan.search import Limits
     planned = catalogue.model(the_model(model, named))
-    job = the_job(context, task, positions=planned.config.positions, batch=batch, seq=seq, prompt=prompt, new=new,
+    job = the_job(task, positions=planned.config.positions, batch=batch, seq=seq, prompt=prompt, new=new,
                   weights=weights, cache=cache, precision=precision, tokens=tokens, micro_batch=micro_batch,
                   recompute=recompute)
     limits = Limits(tp, pp, dp, cp, ep, cast(Literal[0, 1, 2, 3] | None, zero),

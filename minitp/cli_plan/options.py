@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from minitp.cli_options import opt
+from minitp.cli_plan.group import GIVEN
 
 if TYPE_CHECKING:
     from minitp.plan.job import Job
@@ -75,14 +76,13 @@ def Degree(what: str, tried: str = "all are tried") -> Any:  # noqa: N802  (it m
     return Annotated[int | None, opt(f"{what} parallel degree.", min=1, panel=LAYOUT, show_default=tried)]
 
 
-def refuse(context: typer.Context, names: Iterable[str], belong: str) -> None:
+def refuse(names: Iterable[str], belong: str) -> None:
     """ConfigError where one of these options was given: it would be passed over in silence. `belong`: what they are
     of."""
     from minitp.errors import ConfigError
-    for one in context.command.params:
-        source = context.get_parameter_source(one.name or "")
-        if one.name in names and source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(f"{max(one.opts, key=len)} belongs to {belong}")
+    for name in names:
+        if name in GIVEN.get():
+            raise ConfigError(f"{GIVEN.get()[name]} belongs to {belong}")
 
 
 def the_tokens(text: str) -> int:
@@ -116,12 +116,12 @@ def the_machine(name: str, devices: int | None, memory: str | None, link: str | 
                              between=between)
 
 
-def the_job(context: typer.Context, task: Task, *, positions: int, batch: int | None, seq: int | None, prompt: int,
-            new: int, weights: str, cache: str, precision: TrainingPrecision, tokens: str | None,
+def the_job(task: Task, *, positions: int, batch: int | None, seq: int | None, prompt: int, new: int,
+            weights: str, cache: str, precision: TrainingPrecision, tokens: str | None,
             micro_batch: int | None, recompute: Recompute | None) -> "Job":
     """The job that the options describe."""
     from minitp.plan.job import PRECISIONS, Inference, Training
-    refuse(context, OF_TRAINING if task is Task.infer else OF_INFERENCE,
+    refuse(OF_TRAINING if task is Task.infer else OF_INFERENCE,
            f"--task {'train' if task is Task.infer else 'infer'}, and this is --task {task.value}")
     if task is Task.infer:
         return Inference(batch or 1, prompt, new, weights, cache)

@@ -51,7 +51,6 @@ class Show(StrEnum):
 
 
 def simulate(
-        context: typer.Context,
         source: Annotated[str, typer.Argument(metavar="MODEL|TRACE", help="A model as for `minitp plan`; or the trace "
                                               "of a run (its file), to be replayed on the machine.")],
         machine: MachineOption = "8xa100-80", gpus: DevicesOption = None, link: LinkOption = None,
@@ -98,17 +97,17 @@ def simulate(
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
     command.check_target(output)
     if command.is_trace(source):
-        refuse(context, OF_A_MODEL, "the simulation of a model: a trace is replayed as it was run")
+        refuse(OF_A_MODEL, "the simulation of a model: a trace is replayed as it was run")
         command.replay_trace(Path(source), speed, how,
                              lambda ranks: the_machine(machine, gpus or ranks, None, link, between))
         return
-    refuse(context, ["speed"], "a replay: a model's own work is counted, not measured")
+    refuse(["speed"], "a replay: a model's own work is counted, not measured")
     planned = catalogue.model(source)
     replicas = command.replicas(gpus, tp * pp, dp, the_machine(machine, None, None, link, between).devices)
     layout = Layout(tp=tp, pp=pp, dp=replicas, sequence=sequence, zero=cast(Literal[0, 1, 2, 3], zero),
                     schedule=schedule.value, chunks=chunks, embedding=embedding.value)
     usual = replicas if task is Task.infer else replicas * (micro_batch or 1) * pp
-    job = the_job(context, task, positions=planned.config.positions, batch=batch or usual, seq=seq, prompt=prompt,
+    job = the_job(task, positions=planned.config.positions, batch=batch or usual, seq=seq, prompt=prompt,
                   new=new, weights=weights, cache=cache, precision=precision, tokens=None, micro_batch=micro_batch,
                   recompute=recompute)
     if isinstance(job, Inference):

@@ -64,7 +64,7 @@ def test_limits_are_kept():
 @pytest.mark.parametrize(("layout", "job", "said"), [
     (Layout(pp=4, dp=2), Inference(batch=2), "2 layers can't fill 4"), (Layout(tp=8), Inference(), "heads"),
     (Layout(dp=8), Inference(batch=3), "8 replicas"), (Layout(dp=8), Training(batch=12), "can't be dealt"),
-    (Layout(dp=2, ep=2), Inference(batch=2), "1 experts")])
+    (Layout(dp=2, ep=2), Inference(batch=2), "dense")])
 def test_every_failure_says_why(layout, job, said):
     model = PlannedModel(replace(TINY, heads=4, kv_heads=4))
     failure = judge(model, layout, job, MACHINE)
