@@ -85,7 +85,7 @@ def what_ifs() -> None:
 
 def wide() -> bool:
     """Whether inputs stand beside a picture, and open; above a table they would push it down."""
-    return st.session_state[key("show")] != "layouts"
+    return st.session_state[key("show")] not in ("layouts", "ask")
 
 
 def job(task: str) -> None:

@@ -14,6 +14,8 @@ from minitp.view.plan_ask import what_if
 from ui import page, plan_inputs, state
 from ui.picker import open_run
 
+_WITH = "with"                         # in the address: inputs of the page that a question is asked with
+
 
 @st.cache_resource(max_entries=6, show_spinner="Comparing …")
 def _compared(digest: str, calibration: int, _trace: Trace, _this: Any) -> Comparison:
@@ -76,13 +78,9 @@ def ask() -> None:
     texts = {question.name: question.text for question in QUESTIONS}
     state.keep("plan_question", state.query_choice("question", list(texts), next(iter(texts))))
     name = st.selectbox("Question", list(texts), key="plan_question", format_func=texts.__getitem__)
-    options = named(QUESTIONS, name).options
-    given: list[str] = []
-    if options:
-        given = st.pills("With this page's own", list(options), selection_mode="multi", key=f"plan_with_{name}",
-                         help="Instead of the question's values: set them here, and what they are in Memory.")
+    given = _own_values(name, named(QUESTIONS, name).options)
     with_ = what_if(plan_inputs.asked_now(), given)
-    state.in_address(question=name)
+    state.in_address(question=name, **{_WITH: ",".join(given) or None})
     try:
         answer = _answered(name, with_)
     except (ConfigError, OSError) as error:
@@ -92,6 +90,23 @@ def ask() -> None:
         st.caption(page.escaped(f"Asked with {', '.join(f'{one} {value}' for one, value in with_.given.items())}."))
     _show(answer)
     st.code(f"minitp plan ask {name}", language=None)
+
+
+def _own_values(name: str, options: tuple[str, ...]) -> list[str]:
+    """Which of the page's inputs take the place of the question's own values."""
+    if not options:
+        return []
+    asked = st.query_params.get(_WITH, "").split(",")
+    key = f"plan_with_{name}"
+    state.keep(key, [option for option in options if option in asked])
+    given = st.pills("With this page's own", list(options), selection_mode="multi", key=key,
+                     help="The question has values of its own. Those chosen here are as this page has them.")
+    left, right = page.columns(2, least="14rem", key="plan_ask_inputs")
+    with left:
+        plan_inputs.job(st.session_state[plan_inputs.key("task")])
+    with right:
+        plan_inputs.what_ifs()
+    return given
 
 
 def _show(answer: Answer) -> None:

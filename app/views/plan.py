@@ -65,7 +65,8 @@ def simulation(asked: Asked) -> None:
     if st.button("Watch it simulated", key="plan_simulate", icon=":material/movie:",
                  help="Played event by event, and written into the runs folder."):
         try:
-            name = plan_simulated.write(asked, runs_folder())
+            with st.spinner("Simulating …"):
+                name = plan_simulated.write(asked, runs_folder())
         except (MinitpError, OSError) as error:
             page.problem("This can't be simulated.", str(error))
             return
@@ -85,7 +86,7 @@ def growing(found: plan_memory.Memory) -> None:
     line = plan_memory.growth_line(grown)
     st.markdown(line)
     page.chart(memory_figures.growing_figure(grown, ink=page.ink()), key="plan_growing", rows=grown.rows,
-               alt=f"Four stacked bars of the fullest rank: as it is, wider, with more sequences, both. {line}")
+               alt=f"Four stacked bars of the fullest rank: as it is, wider, with more sequences, both. {line} {MODEL}")
     st.caption("Lines falling: grows with the parameters. Lines rising: with the sequences. Crossed: with both. None: "
                "with neither. The bar of ink: where it would be, were memory proportional to parameters × sequences.")
 
@@ -170,10 +171,10 @@ def listed(asked: Asked) -> None:
     layouts(asked)
 
 
-def link(asked: Asked) -> None:
+def link() -> None:
     """The address of what is shown, to be copied."""
     with st.expander("Link to this", icon=":material/link:"):
-        st.code(f"{(st.context.url or '').partition('?')[0]}?{urlencode(asked.to_address())}", language=None,
+        st.code(f"{(st.context.url or '').partition('?')[0]}?{urlencode(st.query_params.to_dict())}", language=None,
                 wrap_lines=True)
 
 
@@ -193,9 +194,8 @@ def main() -> None:
             {"layouts": listed, "check": lambda _: plan_more.check(), "ask": lambda _: plan_more.ask()}[shown](asked)
     except (ConfigError, OSError) as error:
         page.problem("This can't be planned.", str(error))
-    asked = plan_inputs.asked_now()
-    plan_inputs.write_address(asked)
-    link(asked)
+    plan_inputs.write_address(plan_inputs.asked_now())
+    link()
 
 
 main()

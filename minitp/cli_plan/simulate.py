@@ -33,6 +33,7 @@ from minitp.cli_plan.options import (
     the_job,
     the_machine,
 )
+from minitp.plan.job import Inference
 
 OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding", "show")
 
@@ -62,8 +63,8 @@ def simulate(
         task: TaskOption = Task.train,
         batch: Annotated[int | None, opt("Sequences of a step (train), at once (infer).", min=1, panel=JOB,
                                          show_default="dp · micro-batch · pp; dp")] = None,
-        seq: SeqOption = None, prompt: PromptOption = 512, new: NewOption = 4, weights: WeightsOption = "bf16",
-        cache: CacheOption = "bf16",
+        seq: SeqOption = None, prompt: PromptOption = Inference.prompt, new: NewOption = 4,
+        weights: WeightsOption = Inference.weights, cache: CacheOption = Inference.cache,
         activations: Annotated[str, opt("Number type of products (infer).", panel=JOB, metavar="TYPE")] = "bf16",
         precision: PrecisionOption = TrainingPrecision.mixed, micro_batch: MicroOption = None,
         recompute: RecomputeOption = Recompute.none,
@@ -92,7 +93,6 @@ def simulate(
 
     from minitp.commands.plan import simulate as command
     from minitp.plan import catalogue
-    from minitp.plan.job import Inference
     from minitp.plan.layout import Layout
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
     command.check_target(output)

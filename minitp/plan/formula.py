@@ -11,7 +11,7 @@ from minitp.plan.rows import Kind, Row
 
 Number = int | float
 
-_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Pow: "**"}
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _SYMBOL = re.compile(r"[A-Za-z][A-Za-z_]*")
 _ROUNDED_UP = re.compile(r"⌈[^⌈⌉/]*/[^⌈⌉/]*⌉")
 _PYTHON = str.maketrans({"·": "*", "−": "-", "²": "**2", "⌈": "(", "⌉": ")", "/": "@"})
@@ -34,6 +34,11 @@ def numbers(formula: str, symbols: Mapping[str, Number]) -> str:
     return _SYMBOL.sub(lambda found: f"{symbols[found.group()]:,}", formula)
 
 
+def letters(formula: str) -> list[str]:
+    """Its symbols, as they come."""
+    return _SYMBOL.findall(formula)
+
+
 def row(kind: Kind, term: str, formula: str, symbols: Mapping[str, Number], source: str, note: str = "") -> Row:
     """A term of a rank's memory whose bytes are what `formula` says."""
     return Row(kind, term, formula, numbers(formula, symbols), value(formula, symbols), source, note)
@@ -47,15 +52,21 @@ def literal(number: Number) -> str:
 @lru_cache(maxsize=4096)
 def _compiled(formula: str) -> CodeType:
     """The same few formulas are computed for hundreds of layouts: each is read once."""
-    if "/" in _ROUNDED_UP.sub("", formula) or "@" in formula:
+    if "/" in _ROUNDED_UP.sub("", formula) or any(sign in formula for sign in ("@", "**")):
         raise _refused(formula)
-    return compile(_python(ast.parse(formula.translate(_PYTHON), mode="eval").body), "formula", "eval")
+    try:
+        tree = ast.parse(formula.translate(_PYTHON), mode="eval")
+    except SyntaxError:
+        raise _refused(formula) from None
+    return compile(_python(tree.body), "formula", "eval")
 
 
 def _python(node: ast.expr) -> str:
     match node:
         case ast.BinOp(left, ast.MatMult(), right):
             return f"-(-({_python(left)}) // ({_python(right)}))"
+        case ast.BinOp(left, ast.Pow(), ast.Constant(2)):
+            return f"({_python(left)} ** 2)"
         case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
             return f"({_python(left)} {_OPERATORS[type(op)]} {_python(right)})"
         case ast.Constant(int() | float() as number):

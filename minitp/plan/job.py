@@ -7,6 +7,10 @@ from minitp.errors import ConfigError
 Recompute = Literal["none", "selective", "full"]
 LARGEST = 10**12
 """No size of a job or a model is larger: sequences, tokens of one, layers, widths."""
+STEP = 1024
+"""Sequences of a training step, unless told otherwise."""
+PREFILL_TOKENS = 8192
+"""Tokens of prompts that a replica takes at once, unless told otherwise: enough to keep a large GPU computing."""
 
 BYTES: dict[str, float] = {
     "float64": 8, "float32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5,
@@ -63,7 +67,9 @@ PRECISIONS = {"mixed": MIXED, "mixed-fp32-gradients": MIXED_FP32_GRADIENTS, "flo
 class Inference:
     """Generating text. `batch` sequences at once over the whole machine, a prompt of `prompt` tokens each and `new`
     more; the cache holds `prompt + new`. `weights`, `cache`: number types; `activations` that of what is computed.
-    `every_row`: logits of all the prompt's tokens (in float32), not of each sequence's last one."""
+    `every_row`: logits of all the prompt's tokens (in float32), not of each sequence's last one. `prefill_tokens`: of a
+    replica's prompts together as many go through in one pass; longer ones go in pieces, as servers send them (Agrawal
+    et al. 2023, SARATHI)."""
     batch: int = 1
     prompt: int = 512
     new: int = 512
@@ -71,9 +77,10 @@ class Inference:
     cache: str = "bf16"
     activations: str = "bf16"
     every_row: bool = False
+    prefill_tokens: int = PREFILL_TOKENS
 
     def __post_init__(self):
-        _whole_numbers(self, "batch", "prompt")
+        _whole_numbers(self, "batch", "prompt", "prefill_tokens")
         whole_number("new tokens", self.new, 0)
         for dtype in (self.weights, self.cache, self.activations):
             bytes_of(dtype)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from minitp.errors import ConfigError
 from minitp.plan.layout import Layout
 from minitp.plan.links import Link
+from minitp.plan.units import both
 
 MOST_DEVICES = 1 << 20
 MOST_LEVELS = 8
@@ -55,6 +56,13 @@ class Device:
         if dtype in wider:
             return self.peak(wider[dtype])
         raise ConfigError(f"the peak of {self.name} for {dtype} isn't known; known are {', '.join(self.flops)}")
+
+    def with_memory(self, memory: int) -> "Device":
+        """What if it had so much of the same memory, by its name and in fact: neither bandwidth nor operations grow
+        with it."""
+        if memory < 1:
+            raise ConfigError(f"a device's memory must be at least 1 byte, got {memory}")
+        return replace(self, name=f"{self.name} with {both(memory)}", memory=memory, memory_real=memory)
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class Machine:
     def to_plain(self) -> dict[str, Any]:
         """What a page or a JSON file says of it."""
         return {"name": self.name, "device": self.device.name, "devices": self.devices,
-                "memory": self.device.memory, "memory real": self.device.memory_real,
+                "memory": self.device.memory, "memory real": self.device.memory_real, "note": self.note,
                 "levels": [{"name": level.name, "size": level.size, "ports": level.ports, "link": level.link.name,
                             "latency s": level.link.latency_s, "bytes/s": level.link.bytes_per_s}
                            for level in self.levels]}

@@ -1,38 +1,48 @@
 """Which layouts of a machine carry a job, which of them are fast, and why the others fail.
 
-Every mesh tp · cp · pp · dp of all devices is tried, with every ZeRO stage, recomputation and micro-batch that is left
-open. Memory comes first, as it costs little to work out; what fits is then given a time. A mesh is judged by its best
-variant.
+Every mesh tp · cp · pp · dp of all devices is tried; of each, what is left open of expert parallelism, chunks, ZeRO's
+stage, recomputation and micro-batch. Memory comes first, as it costs little to work out; what fits is then given a
+time. A mesh is judged by its best variant.
 """
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
-from math import isqrt
+from math import isqrt, prod
 from typing import Literal
 
 from minitp.errors import ConfigError
 from minitp.plan import memory, positions
 from minitp.plan.job import Inference, Job, Training
-from minitp.plan.layout import Layout, Place
+from minitp.plan.layout import AXES, Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Row
 from minitp.plan.speed import decode, step
 from minitp.plan.units import both
+from minitp.trace.wording import count
 
-MICRO_BATCHES = (1, 2, 4, 8)
 RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
 ZERO: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
-MOST = 20_000                      # candidates of a search
+MOST = 20_000
+"""Layouts that a search tries."""
+MOST_DEVICES = 4096
+"""Where `fewest` stops to look for more, unless told otherwise."""
 
 Why = Literal["shape", "batch", "memory"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a search may not change; None: every value is tried. `reserve`: share of a device that is kept free."""
+    """What a search may not change; None: it is left open.
+
+    tp, pp, dp, cp  every divisor of the devices is tried
+    ep              every number of replicas that the experts can be dealt to evenly
+    zero            every stage; recompute: the least that fits
+    micro_batch, chunks  1, 2, 4 … as long as it fits and the step gets faster
+    sequence        of a training with tp: on, and the best of a mesh once more without
+    reserve         share of a device that is kept free; `nominal`: of the size in its name
+    """
     tp: int | None = None
     pp: int | None = None
     dp: int | None = None
@@ -41,7 +51,7 @@ class Limits:
     zero: Literal[0, 1, 2, 3] | None = None
     recompute: Literal["none", "selective", "full"] | None = None
     micro_batch: int | None = None
-    chunks: int = 1
+    chunks: int | None = None
     sequence: bool | None = None
     reserve: float = memory.RESERVE
     nominal: bool = False
@@ -98,27 +108,101 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
     limits = limits or Limits()
     meshes = list(_meshes(machine.devices, limits))
     if not meshes:
-        raise ConfigError(f"no mesh of {machine.devices:,} devices has {_asked(limits)}: their product must divide the "
-                          "number of devices")
-    best, failed, tried = [], [], 0
+        raise ConfigError(_no_mesh(machine.devices, limits))
+    if (limits.ep or 1) > 1 and model.experts == 1:
+        raise ConfigError(f"{model.name} is dense: it has no experts that ep = {limits.ep:,} ranks could share")
+    best: list[Candidate] = []
+    failed: list[Failure] = []
+    tried = 0
     for mesh in meshes:
-        fit: list[Candidate] = []
-        misses: list[Failure] = []
-        for layout, variant in _variants(mesh, job, limits):
+        plainest = Layout(**dict(zip(("tp", "cp", "pp", "dp"), mesh, strict=True)), ep=limits.ep or 1)
+        why = unfit(model, plainest, job)
+        if why is not None and why[0] == "shape":          # no variant would fit: one word for all of them
+            failed.append(Failure(plainest, job, *why))
             tried += 1
-            if tried > MOST:
-                raise ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
-            outcome = judge(model, layout, variant, machine, limits)
-            if isinstance(outcome, Candidate):
-                fit.append(outcome)
-            else:
-                misses.append(outcome)
-        if fit:
-            best.append(min(fit, key=lambda one: (one.seconds, one.held)))
-        elif misses:
-            failed.append(min(misses, key=lambda miss: (miss.why != "memory", miss.missing)))
-    return Found(machine, tried, sorted(best, key=lambda one: (one.seconds, one.held)),
-                 sorted(failed, key=lambda miss: (miss.why != "memory", miss.missing)))
+            continue
+        outcomes = _Outcomes(model, machine, job, limits, MOST - tried)
+        outcomes.of_mesh(*mesh)
+        tried += outcomes.tried
+        if outcomes.best is not None:
+            best.append(outcomes.best)
+        elif outcomes.nearest is not None:
+            failed.append(outcomes.nearest)
+    return Found(machine, tried, sorted(best, key=_order), sorted(failed, key=_far))
+
+
+def _order(one: Candidate) -> tuple[float, int]:
+    """The fastest first; of those that differ by rounding errors the one that holds less."""
+    return float(f"{one.seconds:.9g}"), one.held
+
+
+def _far(miss: Failure) -> tuple[bool, int]:
+    return miss.why != "memory", miss.missing
+
+
+@dataclass
+class _Outcomes:
+    """What became of a mesh's variants: the best of those that fit, the nearest of the others. `left`: how many more
+    may be tried."""
+    model: PlannedModel
+    machine: Machine
+    job: Job
+    limits: Limits
+    left: int
+    tried: int = 0
+    best: Candidate | None = None
+    nearest: Failure | None = None
+
+    def of_mesh(self, tp: int, cp: int, pp: int, dp: int) -> None:
+        """Experts over every share of the replicas; more chunks as long as that is faster; and at last the best once
+        more without sequence parallelism, which saves memory always and time where sequences are long."""
+        training, limits = isinstance(self.job, Training), self.limits
+        sequence = limits.sequence if limits.sequence is not None else training and tp > 1
+        for ep in _expert_degrees(self.model, dp * cp, limits.ep):
+            last: Candidate | None = None
+            for chunks in _chunks(self.model, pp if training else 1, limits.chunks):
+                layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, sequence=sequence, chunks=chunks,
+                                schedule="interleaved" if chunks > 1 else "1f1b")
+                found = self._of_layout(layout)
+                if found is None or (last is not None and _order(last) <= _order(found)):
+                    break
+                last = found
+        if self.best and self.best.layout.sequence and limits.sequence is None:
+            self._judge(replace(self.best.layout, sequence=False), self.best.job)
+
+    def _of_layout(self, layout: Layout) -> Candidate | None:
+        """The best of every micro-batch and ZeRO stage that is open, with as little computed again as fits: that takes
+        time and saves memory, nothing else. Larger micro-batches hold more and leave a pipeline more idle: the first
+        that doesn't fit, or isn't faster, is the last."""
+        if isinstance(self.job, Inference):
+            return self._judge(layout, self.job)
+        limits, job = self.limits, self.job
+        zeros = (limits.zero,) if limits.zero is not None else ZERO if layout.dp > 1 else ZERO[:1]
+        recomputes = (limits.recompute,) if limits.recompute is not None else RECOMPUTE
+        best: Candidate | None = None
+        for size in _micro_batches(job.batch, layout.dp, limits.micro_batch):
+            fit: list[Candidate] = []
+            for zero in zeros:
+                variants = (self._judge(replace(layout, zero=zero), replace(job, recompute=again, micro_batch=size))
+                            for again in recomputes)
+                fit += [one for one in [next(filter(None, variants), None)] if one is not None]
+            found = min(fit, key=_order, default=None)
+            if found is None or (best is not None and _order(best) <= _order(found)):
+                break
+            best = found
+        return best
+
+    def _judge(self, layout: Layout, job: Job) -> Candidate | None:
+        """One layout, which is counted and kept if it is the best, or the nearest miss."""
+        self.tried += 1
+        if self.tried > self.left:
+            raise ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
+        outcome = judge(self.model, layout, job, self.machine, self.limits)
+        if isinstance(outcome, Failure):
+            self.nearest = min(filter(None, (self.nearest, outcome)), key=_far)
+            return None
+        self.best = min(filter(None, (self.best, outcome)), key=_order)
+        return outcome
 
 
 def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
@@ -131,9 +215,9 @@ def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
     capacity = Capacity.of(machine.device, limits.reserve, nominal=limits.nominal)
     judged = verdict(model, layout, job, capacity)
     if judged.place is None or not judged.fits:
-        text = (f"the fullest device needs {both(judged.needed)}, {both(-judged.room)} more than the "
-                f"{both(capacity.usable)} it may use")
-        return Failure(layout, job, "memory", text, -judged.room)
+        needed, usable = both(judged.needed), both(capacity.usable)
+        apart = f", {both(-judged.room)} too much" if needed == usable else ""
+        return Failure(layout, job, "memory", f"needs {needed} of {usable}{apart}", -judged.room)
     time = (decode.token(model, layout, job, machine) if isinstance(job, Inference)
             else step.training_step(model, layout, job, machine))
     return Candidate(model, layout, job, judged.place, judged.needed, judged.room, time)
@@ -172,7 +256,7 @@ def _meshes(devices: int, limits: Limits) -> Iterator[tuple[int, int, int, int]]
         for cp in _degrees(devices // tp, limits.cp):
             for pp in _degrees(devices // tp // cp, limits.pp):
                 dp = devices // tp // cp // pp
-                if limits.dp in (None, dp):
+                if limits.dp in (None, dp) and dp * cp % (limits.ep or 1) == 0:
                     yield tp, cp, pp, dp
 
 
@@ -189,31 +273,68 @@ def divisors(number: int) -> list[int]:
     return small + [number // n for n in reversed(small) if n * n != number]
 
 
-def _variants(mesh: tuple[int, int, int, int], job: Job, limits: Limits) -> Iterator[tuple[Layout, Job]]:
-    """The layouts of a mesh, and the job in the forms that are left open."""
-    tp, cp, pp, dp = mesh
-    sequence = limits.sequence if limits.sequence is not None else tp > 1 and isinstance(job, Training)
-    schedule: Literal["interleaved", "1f1b"] = "interleaved" if limits.chunks > 1 else "1f1b"
-    layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=limits.ep or 1, sequence=sequence, schedule=schedule,
-                    chunks=limits.chunks)
-    if isinstance(job, Inference):
-        yield layout, job
+def _expert_degrees(model: PlannedModel, replicas: int, fixed: int | None) -> Iterable[int]:
+    """Shares of the replicas that a layer's experts can be dealt to evenly; of a dense model 1."""
+    if fixed is not None:
+        return [fixed]
+    return [n for n in range(1, min(replicas, model.experts) + 1) if replicas % n == 0 and model.experts % n == 0]
+
+
+def _chunks(model: PlannedModel, pp: int, fixed: int | None) -> Iterator[int]:
+    """1, 2, 4 … model chunks a stage, as long as each has a layer."""
+    if fixed is not None:
+        yield fixed
         return
-    zeros = (limits.zero,) if limits.zero is not None else ZERO if dp > 1 else ZERO[:1]
-    recomputes = (limits.recompute,) if limits.recompute is not None else RECOMPUTE
-    micro: tuple[int, ...] = (limits.micro_batch,) if limits.micro_batch is not None else MICRO_BATCHES
-    micro = tuple(size for size in micro if job.batch % (dp * size) == 0) or micro[:1]
-    for zero, recompute, size in product(zeros, recomputes, micro):
-        yield replace(layout, zero=zero), replace(job, recompute=recompute, micro_batch=size)
+    chunks = 1
+    while chunks == 1 or (pp > 1 and pp * chunks <= model.config.layers):
+        yield chunks
+        chunks *= 2
 
 
-def _asked(limits: Limits) -> str:
-    given = [f"{axis} {getattr(limits, axis)}" for axis in ("tp", "cp", "pp", "dp") if getattr(limits, axis)]
-    return ", ".join(given) or "these degrees"
+def _micro_batches(batch: int, dp: int, fixed: int | None) -> Iterator[int]:
+    """1, 2, 4 … sequences at once, as long as the batch can be dealt so; where it can't at all, 1."""
+    size = fixed or 1
+    yield size
+    while fixed is None and batch % (dp * 2 * size) == 0:
+        size *= 2
+        yield size
+
+
+def _no_mesh(devices: int, limits: Limits) -> str:
+    """Why no mesh is as it was asked for, and what would work."""
+    asked = {axis: getattr(limits, axis) for axis in AXES if (getattr(limits, axis) or 1) > 1 or axis == "dp"}
+    given = {axis: degree for axis, degree in asked.items() if degree is not None}
+    product = prod(given.values())
+    if devices % product == 0 and (limits.ep or 1) > 1:
+        with_ = f" with {_named(given)}" if given else ""
+        return f"ep = {limits.ep:,} must divide dp · cp, and no mesh of {count(devices, 'device')}{with_} has such replicas"
+    if len(given) > 1:
+        return (f"{_named(given)} are {count(product, 'device')} together, "
+                f"{'not' if limits.dp else 'which does not divide'} {count(devices, 'device')}: --gpus {max(product, devices // product * product):,} would work")
+    (axis, degree), = given.items()
+    would = ", ".join(f"{n:,}" for n in divisors(devices)[:12])
+    near = sorted({max(degree, devices // degree * degree), -(-devices // degree) * degree})
+    return (f"{axis} {degree:,} doesn't divide {count(devices, 'device')}: {would} would, or --gpus "
+            + " or ".join(f"{n:,}" for n in near))
+
+
+def _named(given: dict[str, int]) -> str:
+    return ", ".join(f"{axis} {degree:,}" for axis, degree in given.items())
+
+
+def wholly_fixed(limits: Limits, found: Found) -> bool:
+    """Whether the limits left one layout: then it is that one that was asked about, and nothing was searched."""
+    open_ = [] if isinstance(_job_of(found), Inference) else [limits.zero, limits.recompute, limits.micro_batch]
+    mesh = [limits.tp, limits.pp, limits.dp]
+    return len(found.best) + len(found.failed) == 1 and any(mesh) and None not in open_
+
+
+def _job_of(found: Found) -> Job:
+    return (found.best or found.failed)[0].job
 
 
 def fewest(model: PlannedModel, machine: Machine, job: Job, limits: Limits | None = None,
-           most: int = 4096) -> tuple[Machine, Found] | None:
+           most: int = MOST_DEVICES) -> tuple[Machine, Found] | None:
     """The smallest number of such machines that carries the job: 1, 2, 3 … 8 of them, then 16, 32 …; None where none
     does up to `most` devices."""
     boxes = [n for n in (*range(1, 9), *(2**k for k in range(4, 13))) if n * machine.per_machine <= most]

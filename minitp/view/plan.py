@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple, cast
 
 from minitp.plan import catalogue
-from minitp.plan.job import BYTES, PRECISIONS, Inference, Job, Training
+from minitp.plan.job import BYTES, PRECISIONS, STEP, Inference, Job, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity
@@ -106,15 +106,15 @@ class Asked:
     between: str = ""
     reserve: int = 10
     nominal: bool = False
-    batch: int = 1
-    prompt: int = 1024
-    new: int = 1024
-    weights: str = "bf16"
-    cache: str = "bf16"
-    step: int = 1024
-    seq: int = 2048
-    micro: int = 1
-    recompute: str = "none"
+    batch: int = Inference.batch
+    prompt: int = Inference.prompt
+    new: int = Inference.new
+    weights: str = Inference.weights
+    cache: str = Inference.cache
+    step: int = STEP
+    seq: int = Training.seq
+    micro: int = Training.micro_batch
+    recompute: str = Training.recompute
     precision: str = "mixed"
     fused: bool = True
     tokens: int = 0

@@ -6,12 +6,11 @@ from minitp.errors import ConfigError
 from minitp.plan.job import Training
 from minitp.plan.layout import Layout
 from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search, unfit
+from minitp.plan.search_words import WHY, enough, unit
 from minitp.plan.speed.decode import PassTime
 from minitp.plan.units import both, duration
 from minitp.trace.wording import count
 from minitp.view.plan import Asked
-
-WHY = {"memory": "too little memory", "batch": "the batch can't be dealt", "shape": "the model can't be cut so"}
 
 
 def limits(asked: Asked) -> Limits:
@@ -36,13 +35,7 @@ def whole_machine(asked: Asked) -> Asked:
 
 def enough_line(asked: Asked) -> str:
     """How many machines would do, where one doesn't."""
-    larger = fewest(asked.planned(), whole_machine(asked).described(), asked.job(), limits(asked))
-    if larger is None:
-        return "Nor does any number of such machines that was tried, up to 4,096 devices."
-    machine, outcome = larger
-    best = outcome.best[0]
-    return (f"{count(machine.devices, 'device')} of this kind would do: {best.layout}, "
-            f"{duration(best.seconds)} a {unit(best)} (a model).")
+    return enough(fewest(asked.planned(), whole_machine(asked).described(), asked.job(), limits(asked)))
 
 
 def rows(outcome: Found) -> list[dict[str, Any]]:
@@ -89,13 +82,8 @@ def best_line(outcome: Found) -> str:
     if not outcome.best:
         return f"No layout of {count(outcome.machine.devices, 'device')} carries this."
     one = outcome.best[0]
-    return (f"The fastest is {one.layout}: {duration(one.seconds)} a {unit(one)} (a model), the fullest device holds "
-            f"{both(one.held)}, {both(one.room)} are left.")
-
-
-def unit(one: Candidate) -> str:
-    """What its time is of."""
-    return "step" if isinstance(one.job, Training) else "token"
+    return (f"The fastest is {one.layout}: {duration(one.seconds)} a {unit(one.job)} (a model), the fullest device "
+            f"holds {both(one.held)}, {both(one.room)} are left.")
 
 
 def loaded(asked: Asked, one: Candidate | Failure) -> Asked:

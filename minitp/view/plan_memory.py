@@ -114,17 +114,18 @@ def speed(asked: Asked, found: Memory) -> Speed:
     if isinstance(found.job, Inference):
         one = token(found.model, found.layout, found.job, machine)
         first = prefill(found.model, found.layout, found.job, machine)
-        cells = (("A token", duration(one.seconds)), ("Tokens/s in all", _rate(one.tokens_per_s)),
+        cells = (("A token", duration(one.seconds)), ("Tokens/s in all", _three(one.tokens_per_s)),
                  ("First token after", duration(first.seconds)))
         return Speed(cells, _times(one))
     time = training_step(found.model, found.layout, found.job, machine)
     whole = (("The training", f"{time.days:,.3g} days"),) if time.days else ()
-    return Speed((("A step", duration(time.seconds)), ("Tokens/s in all", _rate(time.tokens_per_s)),
+    return Speed((("A step", duration(time.seconds)), ("Tokens/s in all", _three(time.tokens_per_s)),
                   ("MFU", percent(time.mfu)), *whole), _times(time))
 
 
-def _rate(tokens: float) -> str:
-    return f"{tokens:.3g}" if tokens < 100 else f"{tokens:,.0f}"
+def _three(number: float) -> str:
+    """With three digits, or all of them before the point."""
+    return f"{number:.3g}" if number < 100 else f"{number:,.0f}"
 
 
 def _times(time: Any) -> list[dict[str, str]]:
@@ -202,8 +203,8 @@ def growth_line(found: Growing) -> str:
     first, last = found.bars[0], found.bars[-1]
     if found.parameters == 1 and found.sequences == 1:
         return "Move the two sliders: each term answers to its own."
-    return (f"With {found.parameters:.3g} × the parameters and {found.sequences} × the sequences this rank needs "
-            f"{last.bytes / first.bytes:.3g} × the memory, {both(last.bytes)}. Were memory proportional to parameters "
-            f"× sequences, it would be {found.parameters * found.sequences:.3g} ×. It is a sum of terms, and only "
-            "those that grow with both are near that; activations grow with the width, the square root of a layer's "
-            "parameters.")
+    product = _three(found.parameters * found.sequences)
+    return (f"With {_three(found.parameters)} × the parameters and {found.sequences} × the sequences this rank needs "
+            f"{_three(last.bytes / first.bytes)} × the memory, {both(last.bytes)}. Were memory proportional to "
+            f"parameters × sequences, it would be {product} ×. It is a sum of terms, and only those that grow with "
+            "both are near that; activations grow with the width, the square root of a layer's parameters.")

@@ -38,6 +38,7 @@ class Network:
     curve: Curve
     token: float
     syncs: int
+    layers: int
     links: list[SyncRow]
 
 
@@ -62,7 +63,8 @@ def network(asked: Asked) -> Network:
     payload, each = sync_point(model, *_batch(asked))[1], sync_points(model)
     ranks = sorted({*RANKS, group.members} if group.members <= 64 else set(RANKS))
     return Network(machine, group, curve(machine, asked.op, group.members, stride=group.stride, sizes=SIZES,
-                                         marks=marks(asked, model)), payload, each, on_links(payload, each, ranks))
+                                         marks=marks(asked, model)), payload, each, model.config.layers,
+                   on_links(payload, each, ranks))
 
 
 def _batch(asked: Asked) -> tuple[int, float]:
@@ -134,5 +136,5 @@ def link_rows(found: Network) -> list[dict[str, Any]]:
 def links_line(found: Network, training: bool) -> str:
     """The sentence above the links."""
     what = "A forward pass of a micro-batch" if training else "Each token"
-    return (f"{what} waits for {found.syncs:,} syncs, one after the other: 2 for each layer and 2 at the ends, of "
-            f"{both(found.token)} each.")
+    return (f"{what} waits for {found.syncs:,} syncs, one after the other: "
+            f"{(found.syncs - 2) // found.layers} for each layer and 2 at the ends, of {both(found.token)} each.")

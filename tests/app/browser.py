@@ -12,6 +12,7 @@ import pytest
 from minitp.trace import Trace
 from minitp.view.player import assets
 from minitp.view.watch import play as play_of
+from tests.app.server import serving
 from tests.needs import missing
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -143,6 +144,13 @@ def scatter_trace() -> Trace:
 @pytest.fixture(scope="session")
 def tiny_play(scatter_trace) -> dict[str, Any]:
     return play_of(scatter_trace)
+
+
+@pytest.fixture(scope="session")
+def served(chromium, tiny_run_file) -> Iterator[str]:
+    """The address of the app, one server for all tests, with one run in its folder."""
+    with serving(tiny_run_file.parent) as (url, _):
+        yield url
 
 
 @pytest.fixture(scope="session")

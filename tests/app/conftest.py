@@ -13,6 +13,7 @@ from tests.app.browser import (  # noqa: F401  (a fixture is found by its name)
     _windows,
     chromium,
     scatter_trace,
+    served,
     tiny_play,
     tiny_run_file,
     watch,

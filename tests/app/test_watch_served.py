@@ -6,14 +6,12 @@ import pytest
 
 from minitp.trace import Trace
 from tests.app.browser import COUNT_FRAMES, press, settle, state_of
-from tests.app.server import serving
 
 
 @pytest.fixture(scope="module")
-def address(chromium, tiny_run_file):
+def address(served, tiny_run_file):
     """The app with one run in its folder."""
-    with serving(tiny_run_file.parent) as (url, _):
-        yield f"{url}/?run={tiny_run_file.name}"
+    return f"{served}/?run={tiny_run_file.name}"
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,18 @@ from hypothesis import strategies as st
 
 from minitp.plan.job import Training
 from minitp.plan.layout import Layout, Place
-from minitp.plan.memory import one_layer, rows
-from minitp.plan.rows import total
+from minitp.plan.memory import activations, rows, terms
+from minitp.plan.memory.rank_share import share
+from minitp.plan.model import PlannedModel
+from minitp.plan.rows import Row, total
 from tests.plan.plan_models import GPT3, LLAMA31_8B, gpt
 
 KORTHIKANTI = {"22B": gpt(48, 6144, 64), "175B": GPT3, "530B": gpt(105, 20480, 128), "1T": gpt(128, 25600, 160)}
+
+
+def one_layer(model: PlannedModel, layout: Layout, job: Training) -> list[Row]:
+    """What one layer keeps of one micro-batch on the first rank."""
+    return terms.rows(activations.layer(share(model, layout, Place(0, 0, 0, 0)), job))
 
 
 @settings(max_examples=40)

@@ -4,16 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.formula import literal, numbers, row, value
+from minitp.plan.formula import letters, literal, numbers, row, value
 
 
 def test_a_row_from_a_formula():
     made = row("activations", "scores", "L · B · H_p · T² · s", {"L": 2, "B": 3, "H_p": 5, "T": 1024, "s": 4}, "here")
     assert made.bytes == 2 * 3 * 5 * 1024 ** 2 * 4
     assert made.numbers == "2 · 3 · 5 · 1,024² · 4"
+    assert letters(made.formula) == ["L", "B", "H_p", "T", "s"]
 
 
-@pytest.mark.parametrize("formula", ["B / 2", "X", "B @ 2", "⌈B⌉ / 2", "B // 2", "B.real", "f(B)", "-B", "B[0]", "'a'"])
+@pytest.mark.parametrize("formula", ["B / 2", "X", "B @ 2", "⌈B⌉ / 2", "B // 2", "B.real", "f(B)", "-B", "B[0]", "'a'",
+                                     "B**2", "B**3", "B²²", "B²3", "2²B"])
 def test_what_is_no_formula_is_refused(formula):
     with pytest.raises(ConfigError, match="known symbols"):
         value(formula, {"B": 2})

@@ -1,5 +1,4 @@
 """Memory of any layout: rows that compute as they read, sums over ranks, the fullest rank, and named hard cases."""
-import re
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -9,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
+from minitp.plan import memory
+from minitp.plan.formula import letters
 from minitp.plan.job import MIXED, MIXED_FP32_GRADIENTS, Inference, Job, Training
 from minitp.plan.layout import Layout, Place
-from minitp.plan.memory import UNMODELED, most_bytes, ranks, rows, unmodeled, worst
+from minitp.plan.memory import UNMODELED, most_bytes, ranks, rows, terms, unmodeled, worst
 from minitp.plan.memory.terms import SYMBOLS
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import KINDS, by_kind, total
@@ -19,6 +20,7 @@ from tests.plan.drawn import degrees, model_sizes, planned
 from tests.plan.plan_models import LLAMA31_8B, LLAMA31_405B, gpt, llama
 
 ALONE = Place(0, 0, 0, 0)
+AS_PYTHON = str.maketrans({"⌈": "ceil((", "⌉": "))", ",": "", "·": "*", "/": ")/("})
 
 
 @st.composite
@@ -26,7 +28,8 @@ def jobs(draw, dp: int, pp: int) -> dict[str, Any]:
     """What a small Inference (of a batch and a prompt) or a Training (of a micro-batch) takes."""
     if draw(st.booleans()):
         return {"batch": draw(st.integers(1, 9)), "prompt": draw(st.integers(1, 9)), "new": draw(st.integers(0, 5)),
-                "weights": draw(st.sampled_from(["bf16", "q40", "int8"])), "every_row": draw(st.booleans())}
+                "weights": draw(st.sampled_from(["bf16", "q40", "int8"])), "every_row": draw(st.booleans()),
+                "prefill_tokens": draw(st.integers(1, 60))}
     micro_batch, times = draw(st.integers(1, 3)), draw(st.integers(1, 3)) * pp
     return {"batch": micro_batch * dp * times, "seq": draw(st.integers(1, 17)), "micro_batch": micro_batch,
             "recompute": draw(st.sampled_from(["none", "selective", "full"])), "stored": draw(st.booleans()),
@@ -45,10 +48,12 @@ def test_rows_compute_as_they_read(data, sizes, axes):
     model, layout, job = made(data, sizes, axes)
     held = rows(model, layout, job, layout.place(data.draw(st.integers(0, layout.devices - 1))))
     for row in held:
-        python = re.sub(r"⌈([^⌉]*)/([^⌉]*)⌉", r"ceil((\1)/(\2))", row.numbers.replace(",", "").replace("·", "*"))
+        python = row.numbers.translate(AS_PYTHON)
         assert ceil(eval(python, {"ceil": ceil})) == row.bytes, row
         assert row.bytes > 0 and row.kind in KINDS and row.source
-        assert all(letters in SYMBOLS for letters in re.findall(r"[A-Za-z_]+", row.formula)), row
+        assert set(letters(row.formula)) <= set(SYMBOLS), row
+    used = {letter for row in held for letter in letters(row.formula)}
+    assert set(terms.legend(held)) == used
     assert len({(row.kind, row.term) for row in held}) == len(held)
 
 
@@ -56,7 +61,7 @@ def test_rows_compute_as_they_read(data, sizes, axes):
 @given(st.data(), model_sizes(), degrees())
 def test_worst_is_the_fullest_of_all_ranks(data, sizes, axes):
     model, layout, job = made(data, sizes, axes)
-    held = [total(rows(model, layout, job, layout.place(rank))) for rank in range(layout.devices)]
+    held = [terms.total(memory.terms_of(model, layout, job, layout.place(rank))) for rank in range(layout.devices)]
     place, most = worst(model, layout, job)
     assert total(most) == max(held) == most_bytes(model, layout, job)
     assert held.index(max(held)) == layout.rank(place)
@@ -152,6 +157,22 @@ def test_generation_in_a_pipeline_with_the_context_cut():
     assert held["k and v of all tokens"] == 2 * 2 * 16 * 8 * 128 * 3 * 505
 
 
+def test_prompts_go_through_in_pieces():
+    """64 prompts of 8,192 tokens take the work of one piece, not of all; few tokens are one piece; a new token of each
+    sequence is a pass as well."""
+    layout, job = Layout(tp=8, pp=2), Inference(batch=64, prompt=8192, new=512)
+
+    def work(job: Inference, layout: Layout = layout) -> int:
+        held = by_kind(rows(LLAMA31_405B, layout, job, ALONE))
+        return held["activations"] + held["buffers"]
+
+    assert work(job) == work(replace(job, batch=1)) == work(replace(job, batch=16, prompt=512)) < 2e9
+    assert work(replace(job, prefill_tokens=2 * 8192)) == 2 * work(job) == work(replace(job, prefill_tokens=4096)) * 4
+    assert work(replace(job, batch=16, prompt=256)) == work(job) // 2
+    assert work(replace(job, batch=4, prompt=1)) == work(replace(job, batch=4, prompt=1, prefill_tokens=1))
+    assert work(job, replace(layout, cp=2)) < work(job)
+
+
 def test_a_tied_head_is_held_twice_in_a_pipeline():
     model = gpt(4, 64, 4, vocab=100)
     last = rows(model, Layout(pp=2, tp=2), Training(batch=2), Place(0, 0, 0, 1))
@@ -175,6 +196,20 @@ def test_a_layer_s_buffers_of_zero_3():
     largest = 128256 * 4096
     assert planned["one layer's weights, gathered"] == planned["one layer's gradients, whole"] == 2 * largest
     assert planned["head"] == 2 * largest // 8
+
+
+@pytest.mark.parametrize(("layout", "experts", "others"), [
+    (Layout(dp=8, ep=8, zero=3), 0, True), (Layout(dp=8, ep=4, zero=3), 2, True), (Layout(dp=8, zero=2), 8, True),
+    (Layout(cp=2, zero=3), 8, False), (Layout(cp=2, ep=2, zero=3), 0, False), (Layout(zero=3), 0, False)])
+def test_only_what_zero_cuts_is_gathered(layout, experts, others):
+    """Experts over the replicas of an expert, all else over dp: what one rank holds whole is there already."""
+    mixtral = llama(32, 4096, 32, 8, 14336, 32000, experts=8, active=2)
+    planned = {row.term: row.bytes for row in rows(mixtral, layout, Training(batch=8), ALONE)}
+    dense = 4096 * (4096 + 2 * 1024 + 4096) + 2 * 4096 + 8 * 4096
+    layer = dense * others + experts * 3 * 4096 * 14336
+    largest = 2 * max(layer, 32000 * 4096 * others)
+    assert planned.get("one layer's gradients, whole", 0) == largest
+    assert planned.get("one layer's weights, gathered", 0) == (largest if layout.zero == 3 else 0)
 
 
 def test_what_is_refused():

@@ -7,40 +7,45 @@ from rich.status import Status
 from rich.text import Text
 
 from minitp.commands.plan.tables import memory_table, table, time_table
-from minitp.plan import memory, units
+from minitp.plan import memory, positions, units
 from minitp.plan.job import Inference, Job, Training, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search
+from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search, wholly_fixed
+from minitp.plan.search_words import WHY, enough, unit
 from minitp.plan.speed.decode import PassTime
 from minitp.trace.wording import count
 
 EXAMPLES = 4                       # failures that are shown for each reason
-REASONS = {"memory": "too little memory", "batch": "the batch can't be dealt", "shape": "the model can't be cut so"}
 
 
-def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: int, as_json: bool) -> None:
-    """Search, then print."""
+def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: int, as_json: bool) -> int:
+    """Search, then print. The exit code: 1 where the one layout that the options leave can't be. That nothing fits where
+    several were tried is an answer, and 0."""
     console = Console()
+    warning = positions.checked(model, job)
     with Status("trying layouts …", console=Console(stderr=True)):
         found = search(model, machine, job, limits)
-        larger = None if found.best else fewest(model, machine, job, limits)
+        lacking = not found.best and "memory" in found.reasons
+        larger = fewest(model, machine, job, limits) if lacking else None
+    code = 1 if not found.best and wholly_fixed(limits, found) else 0
     if as_json:
-        print(json.dumps(plain(model, machine, job, found, larger, top), ensure_ascii=False))
-        return
-    console.print(*header(model, machine, job, limits), sep="\n")
+        print(json.dumps({**plain(model, machine, job, found, larger, top), "warning": warning}, ensure_ascii=False))
+        return code
+    console.print(*header(model, machine, job, limits), *([Text(warning, "yellow")] if warning else []), sep="\n")
     console.print()
     if found.best:
         console.print(best_table(found, top), "", sep="\n")
         first = found.best[0]
         console.print(Text(f"Memory of the fullest device with {first.layout} ({where(first)})", "bold"))
         console.print(memory_table(first.rows), "", sep="\n")
-        console.print(Text(f"Time of {unit(job)} with {first.layout}", "bold"))
+        console.print(Text(f"Time of a {unit(job)} with {first.layout}", "bold"))
         console.print(time_table(first.time.rows), "", sep="\n")
     else:
         console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
-        console.print(enough(larger), "", sep="\n")
+        console.print(*([Text(enough(larger))] if larger or (lacking and not code) else []), "", sep="\n")
     console.print(*failures(found), "", *unmodeled(model, job, limits), sep="\n")
+    return code
 
 
 def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> list[Text]:
@@ -55,21 +60,18 @@ def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> l
                       f"{units.both(device.memory if limits.nominal else device.memory_real)} each"
                       f"{' by name' if limits.nominal else ' in fact'}, {units.percent(limits.reserve)} of it kept "
                       "free"),
-        Text(job_in_words(job))]
+        *([Text(machine.note, "dim")] if machine.note else []), Text(job_in_words(job))]
 
 
 def job_in_words(job: Job) -> str:
     """What is run."""
     if isinstance(job, Inference):
-        return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {job.prompt:,} tokens and "
-                f"{job.new:,} new ones; weights {job.weights}, KV cache {job.cache}")
+        return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {count(job.prompt, 'token')} and "
+                f"{job.new:,} new {'one' if job.new == 1 else 'ones'}; of a replica's prompts "
+                f"{count(job.prefill_tokens, 'token')} at once; weights {job.weights}, KV cache {job.cache}")
     total = f"; {units.count(job.tokens)} tokens in all" if job.tokens else ""
-    return (f"to train: {count(job.batch, 'sequence')} of {job.seq:,} tokens a step; {job.precision.states:g} bytes a "
+    return (f"to train: {count(job.batch, 'sequence')} of {count(job.seq, 'token')} a step; {job.precision.states:g} bytes a "
             f"parameter before activations{total}")
-
-
-def unit(job: Job) -> str:
-    return "a token" if isinstance(job, Inference) else "a step"
 
 
 def where(candidate: Candidate) -> str:
@@ -104,26 +106,16 @@ def speed_cells(one: Candidate) -> list[str]:
     return [f"{time.mfu:.0%}", f"{time.tokens_per_s:,.0f}", f"{time.days:,.1f}" if time.days else "–"]
 
 
-def enough(larger: tuple[Machine, Found] | None) -> Text:
-    """The smallest number of machines that would do."""
-    if larger is None:
-        return Text("Nor does any number of such machines that was tried (up to 4,096 devices).")
-    machine, found = larger
-    boxes = machine.devices // machine.per_machine
-    return Text(f"{count(boxes, 'such machine')}, {machine.devices:,} devices, {'does' if boxes == 1 else 'do'}: "
-                f"{found.best[0].layout}, {units.duration(found.best[0].seconds)} "
-                f"{unit(found.best[0].job)}.")
-
-
 def failures(found: Found) -> list[Text]:
     """Why the others fail, those that came closest first."""
     if not found.failed:
-        return [Text(f"All {count(len(found.best), 'mesh')} fit ({found.tried:,} layouts tried).", "dim")]
-    lines = [Text(f"Why the others fail ({found.tried:,} layouts of {len(found.best) + len(found.failed)} meshes "
-                  "tried)", "bold")]
+        return [Text(f"All {count(len(found.best), 'mesh')} fit ({count(found.tried, 'layout')} tried).", "dim")]
+    lines = [Text(f"Why the others fail ({count(found.tried, 'layout')} of "
+                  f"{count(len(found.best) + len(found.failed), 'mesh')} tried)", "bold")]
     for why, number in found.reasons.items():
-        lines.append(Text(f"{REASONS[why]}: {number}"))
+        lines.append(Text(f"{WHY[why]}: {number:,}"))
         lines += [failure_line(one) for one in [one for one in found.failed if one.why == why][:EXAMPLES]]
+        lines += [Text(f"  … {number - EXAMPLES:,} more", "dim")] if number > EXAMPLES else []
     return lines
 
 

@@ -2,41 +2,56 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from minitp.plan import units
+from minitp.plan.memory.terms import legend
 from minitp.plan.rows import Row, TimeRow, total
 
 
-def table(*heads: str, right: Sequence[int] = ()) -> Table:
+def table(*heads: str, right: Sequence[int] = (), title: str | None = None, caption: str | None = None) -> Table:
     """An empty one in the house's looks; `right`: the columns of numbers."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", title=title, caption=caption,
+                 title_justify="left", caption_justify="left", title_style="bold", caption_style="dim")
     for n, head in enumerate(heads):
         made.add_column(head, justify="right" if n in right else "left", overflow="fold", vertical="top")
     return made
 
 
-def memory_table(rows: Sequence[Row], *, sources: bool = True) -> Table:
-    """Every term with its formula, the numbers put in, both units and its source."""
-    made = table("term", "formula", "GB", "GiB", *(["source"] if sources else []), right=(2, 3))
+def memory_table(rows: Sequence[Row]) -> RenderableType:
+    """Every term with its formula, the numbers put in and both units; what the letters mean, and who says so."""
+    numbers = _footnotes(rows)
+    made = table("term", "formula", "GB (GiB)", "by", right=(2, 3))
     for row in rows:
-        made.add_row(f"{row.kind}: {row.term}" if row.term != row.kind else row.kind,
-                     Text(f"{row.formula}\n{row.numbers}" if row.numbers else row.formula),
-                     f"{row.gb:,.3f}", f"{row.gib:,.3f}", *([Text(row.source, "dim")] if sources else []))
-    held = total(rows)
-    made.add_row("all", "", f"{held / 1e9:,.3f}", f"{held / 2**30:,.3f}", *([""] if sources else []), style="bold")
-    return made
+        made.add_row(f"{row.kind}: {row.term}" if row.term != row.kind else row.kind, _formula(row),
+                     units.both(row.bytes), Text(str(numbers[row.source]), "dim"))
+    made.add_row("all", "", units.both(total(rows)), "", style="bold")
+    letters = "; ".join(f"{letter}: {meaning}" for letter, meaning in legend(rows).items())
+    return Group(made, Text(f"{letters}; numbers alone: bytes, and how many arrays", "dim"), _sources(numbers))
 
 
-def time_table(rows: Iterable[TimeRow], *, sources: bool = True) -> Table:
+def time_table(rows: Sequence[TimeRow]) -> RenderableType:
     """Every term of a time: a model, never measured."""
-    made = table("term (a model)", "formula", "time", *(["source"] if sources else []), right=(2,))
+    numbers = _footnotes(rows)
+    made = table("term (a model)", "formula", "time", "by", right=(2, 3))
     for row in rows:
-        made.add_row(row.term, Text(f"{row.formula}\n{row.numbers}" if row.numbers else row.formula),
-                     units.duration(row.seconds), *([Text(row.source, "dim")] if sources else []))
-    return made
+        made.add_row(row.term, _formula(row), units.duration(row.seconds), Text(str(numbers[row.source]), "dim"))
+    return Group(made, _sources(numbers))
+
+
+def _formula(row: Row | TimeRow) -> Text:
+    return Text(f"{row.formula}\n{row.numbers}" if row.numbers else row.formula)
+
+
+def _footnotes(rows: Iterable[Row | TimeRow]) -> dict[str, int]:
+    """Sources, numbered as they come: a column of their texts would be wider than all the others."""
+    return {source: number for number, source in enumerate(dict.fromkeys(row.source for row in rows), 1)}
+
+
+def _sources(numbers: dict[str, int]) -> Text:
+    return Text("by: " + "; ".join(f"[{number}] {source}" for source, number in numbers.items()), "dim")
 
 
 def say(console: Console, *lines: Any) -> None:

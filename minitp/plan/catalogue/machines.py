@@ -10,7 +10,7 @@ from minitp.plan.catalogue.machine_files import THIS, machines_folder, read_mach
 from minitp.plan.data_file import shown, unknown
 from minitp.plan.links import Link, link
 from minitp.plan.machine import MOST_DEVICES, Level, Machine, check_devices
-from minitp.plan.units import both, parse_bytes, parse_rate
+from minitp.plan.units import both, parse_bytes, parse_rate, rate
 from minitp.trace.wording import count, plain
 
 FILE = Path(__file__).parent / "machines.toml"
@@ -50,7 +50,7 @@ def machine(name_or_path: str | Path, *, devices: int | None = None, memory: str
     """A machine by name, grammar or file, changed by the what-ifs.
 
     devices    how many in all: boxes are filled and joined
-    memory     of each device, nominal and real: "1TB"
+    memory     of each device, by its name and in fact: "1TB". The note tells what it has without the what-if
     bandwidth  of that memory, "4 TB/s"
     link       inside a box, between: boxes; names of links or "α,rate". Measured tables of a level end with its link
     ports      links of `between` that the devices of a box share; 0: one for each
@@ -168,22 +168,25 @@ def _joined(machine: Machine, name: str | Link | None, ports: int | None) -> Mac
 
 
 def _with_device(machine: Machine, memory: str | int | None, bandwidth: str | float | None) -> Machine:
-    """The same with another memory, which is told in the device's name."""
-    device, told = machine.device, []
+    """The same with another memory, which is told in the device's name and the machine's note."""
+    device, usual, told = machine.device, machine.device, []
     if memory is not None:
         size = parse_bytes(memory)
         if size < LEAST_MEMORY:
             raise ConfigError(f"a device with {count(size, 'byte')} of memory can't be planned with: write its size "
                               "with a unit, as 80GB or 192GiB")
-        told.append(both(size))
-        device = replace(device, memory=size, memory_real=size)
+        device = device.with_memory(size)
+        told.append(f"{both(device.memory)} of memory, by its name and in fact, where the {usual.name} has "
+                    f"{both(usual.memory)} by its name and {both(usual.memory_real)} in fact")
     if bandwidth is not None:
-        rate = parse_rate(bandwidth)
-        if not rate > 0:
+        faster = parse_rate(bandwidth)
+        if not faster > 0:
             raise ConfigError("a bandwidth must be above 0")
-        told.append(f"{bandwidth}")
-        device = replace(device, bandwidth=rate)
-    return replace(machine, device=replace(device, name=f"{device.name} with {', '.join(told)}"))
+        joined = ", " if memory is not None else " with "
+        device = replace(device, bandwidth=faster, name=f"{device.name}{joined}{rate(faster)}")
+        told.append(f"{rate(faster)} of memory bandwidth, where the {usual.name} has {rate(usual.bandwidth)}")
+    note = f"what if a device had {'; and '.join(told)}"
+    return replace(machine, device=device, note=f"{machine.note}; {note}" if machine.note else note)
 
 
 def _positive(number: int) -> int:

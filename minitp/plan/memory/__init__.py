@@ -13,7 +13,7 @@ from minitp.errors import ConfigError
 from minitp.plan.job import Inference, Job, Training, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.memory import activations, buffers, serving, states, terms
-from minitp.plan.memory.rank_share import Share, shards, share
+from minitp.plan.memory.rank_share import shards, share
 from minitp.plan.memory.terms import Term
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Row
@@ -64,12 +64,7 @@ def rows(model: PlannedModel, layout: Layout, job: Job, place: Place) -> list[Ro
     """
     if not all(0 <= getattr(place, axis) < getattr(layout, axis) for axis in place._fields):
         raise ConfigError(f"{place} lies outside of the layout {layout}")
-    return terms.rows(_terms(share(model, layout, place), job))
-
-
-def one_layer(model: PlannedModel, layout: Layout, job: Training, place: Place | None = None) -> list[Row]:
-    """What ONE layer keeps of ONE micro-batch for its backward pass, on a rank (the first, if none is named)."""
-    return terms.rows(activations.layer(share(model, layout, place or Place(0, 0, 0, 0)), job))
+    return terms.rows(terms_of(model, layout, job, place))
 
 
 def ranks(model: PlannedModel, layout: Layout, job: Job) -> dict[Place, list[Row]]:
@@ -79,10 +74,10 @@ def ranks(model: PlannedModel, layout: Layout, job: Job) -> dict[Place, list[Row
 
 
 @lru_cache(maxsize=1024)
-def worst(model: PlannedModel, layout: Layout, job: Job) -> tuple[Place, list[Row]]:
-    """The rank that holds most (of equals the first), and its rows. Don't change the list: it is kept for others."""
+def worst(model: PlannedModel, layout: Layout, job: Job) -> tuple[Place, tuple[Row, ...]]:
+    """The rank that holds most (of equals the first), and its rows."""
     place, _ = fullest(model, layout, job)
-    return place, rows(model, layout, job, place)
+    return place, tuple(rows(model, layout, job, place))
 
 
 @lru_cache(maxsize=8192)
@@ -92,7 +87,7 @@ def fullest(model: PlannedModel, layout: Layout, job: Job) -> tuple[Place, int]:
     Only ranks that can be it are counted.
     """
     places = [place for stage in _stages(model, layout) for place in _places(model, layout, stage)]
-    sizes = {place: terms.total(_terms(share(model, layout, place), job)) for place in places}
+    sizes = {place: terms.total(terms_of(model, layout, job, place)) for place in places}
     place = max(places, key=lambda place: (sizes[place], -layout.rank(place)))
     return place, sizes[place]
 
@@ -102,7 +97,9 @@ def most_bytes(model: PlannedModel, layout: Layout, job: Job) -> int:
     return fullest(model, layout, job)[1]
 
 
-def _terms(mine: Share, job: Job) -> Iterator[Term]:
+def terms_of(model: PlannedModel, layout: Layout, job: Job, place: Place) -> Iterator[Term]:
+    """The rows of `place` before they are worded."""
+    mine = share(model, layout, place)
     if isinstance(job, Training):
         yield from states.training(mine, job.precision)
         yield from activations.training(mine, job)

@@ -72,11 +72,20 @@ class Share:
             "a": w.heads, "k": w.kv_heads, "e": c.head_size, "F": w.ffn, "V": w.vocab, "V_all": c.vocab,
             "A": self.model.active, "E": self.model.experts, "E_r": self.experts, "E_p": self.layout.ep,
             "L": self.whole_layers}
-        return known if isinstance(job, Training) else known | {"T": self.sequence(job.context)}
+        if isinstance(job, Training):
+            return known
+        tokens = self.of_a_pass(job)
+        return known | {"T": self.sequence(job.context), "n": tokens, "n_t": self._cut(tokens)}
 
     def dealt(self, job: Inference) -> int:
         """Sequences of a generation that this rank's replica works on."""
         return len(Cut(job.batch, self.layout.dp).of(self.place.dp))
+
+    def of_a_pass(self, job: Inference) -> int:
+        """Tokens of a generation that this rank works on at once, at most: a piece of the prompts, and where that is
+        less a new token of each sequence."""
+        sequences = self.dealt(job)
+        return max(min(sequences * self.sequence(job.prompt), self.sequence(job.prefill_tokens)), sequences)
 
     def sequence(self, tokens: int) -> int:
         """Of a sequence's tokens those of this rank: context parallelism cuts them."""
@@ -84,8 +93,10 @@ class Share:
 
     def residual(self, tokens: int) -> int:
         """Of those the ones whose residual stream, norms and dropout this rank has: sequence parallelism cuts them."""
-        mine = self.sequence(tokens)
-        return len(Cut(mine, self.layout.tp).of(self.place.tp)) if self.layout.sequence else mine
+        return self._cut(self.sequence(tokens))
+
+    def _cut(self, tokens: int) -> int:
+        return len(Cut(tokens, self.layout.tp).of(self.place.tp)) if self.layout.sequence else tokens
 
     def waiting(self, job: Training) -> tuple[int, ...]:
         """Micro-batches of each chunk that wait for their backward pass when this stage holds most."""

@@ -16,7 +16,8 @@ LOGIT_BYTES = 4
 
 
 def inference(share: Share, job: Inference) -> Iterator[Term]:
-    """The cache when all tokens are in it, and the widest moment of a pass, which is the prompt's."""
+    """The cache when all tokens are in it, and the widest moment of a pass: a piece of the prompts, or a new token of
+    each sequence."""
     symbols = share.symbols(job)
     if share.whole_layers:
         yield Term("kv cache", "k and v of all tokens", f"2 · {literal(bytes_of(job.cache))} · L · k · e · b · T",
@@ -30,19 +31,20 @@ def _work(share: Share, job: Inference, symbols: Symbols) -> Iterator[Term]:
     """The residual stream, and what attention or the MLP needs beside it: the larger."""
     width = bytes_of(job.activations)
     w = literal(width)
-    yield Term("activations", "residual stream", f"{w} · b · s_c · h", symbols, WORK)
+    yield Term("activations", "residual stream", f"{w} · n · h", symbols, WORK)
     if share.whole_layers:
-        attention = f"{w} · b · s_c · (h + 2 · a · e + 2 · k · e)"
+        attention = f"{w} · n · (h + 2 · a · e + 2 · k · e)"
         visits = " · A" if share.model.experts > 1 else ""
-        mlp = f"{w} · b · s_c · (h + {3 if share.config.gated else 2} · F{visits})"
+        mlp = f"{w} · n · (h + {3 if share.config.gated else 2} · F{visits})"
         widest = max(attention, mlp, key=lambda text: formula.value(text, symbols))
         yield Term("buffers", f"workspace of {'attention' if widest is attention else 'an MLP'}", widest, symbols, WORK,
-                   "the prompt's pass; one token's is as many times smaller as the prompt is long")
-    yield from passing(share, width, symbols, 1)
+                   f"n = {symbols['n']:,} tokens in one pass: of the prompts at most {job.prefill_tokens:,} of a "
+                   f"replica at once, of new tokens one of each sequence")
+    yield from passing(share, width, symbols, 1, "n", "n_t")
 
 
 def _logits(share: Share, job: Inference, symbols: Symbols) -> Iterator[Term]:
-    name, tokens = ("of every token", " · s_c") if job.every_row else ("of each sequence's last token", "")
-    yield Term("logits", f"logits {name}", f"{LOGIT_BYTES} · b{tokens} · V", symbols, LOGITS)
+    name, tokens = ("of every token of a pass", "n") if job.every_row else ("of each sequence's last token", "b")
+    yield Term("logits", f"logits {name}", f"{LOGIT_BYTES} · {tokens} · V", symbols, LOGITS)
     if share.widths.vocab < share.config.vocab:
         yield Term("logits", "logits, gathered to choose a token", f"{LOGIT_BYTES} · b · V_all", symbols, LOGITS)

@@ -18,6 +18,8 @@ SYMBOLS = {
     "s_c": "tokens of a sequence on this rank (context parallelism cuts them)",
     "s_t": "of those, this rank's where sequence parallelism cuts them as well",
     "T": "tokens of a sequence in the cache, on this rank",
+    "n": "tokens of a pass on this rank: a piece of the prompts, at least one token of each sequence",
+    "n_t": "of those, this rank's where sequence parallelism cuts them",
     "h": "hidden size", "a": "query heads of this rank", "k": "kv heads of this rank", "e": "head size",
     "F": "feed-forward rows of this rank", "V": "vocabulary rows of this rank", "V_all": "vocabulary rows of the model",
     "A": "experts that a token visits", "E": "experts of the model", "E_r": "experts of this rank, of each layer",
@@ -43,6 +45,12 @@ class Term(NamedTuple):
 
     def times(self, factor: str, symbols: Symbols) -> "Term":
         return self._replace(formula=f"{self.formula} · {factor}", symbols=symbols)
+
+
+def legend(rows: Iterable[Row]) -> dict[str, str]:
+    """The letters that these rows' formulas have, in the order of SYMBOLS, and what they mean."""
+    there = {letter for row in rows for letter in formula.letters(row.formula)}
+    return {letter: meaning for letter, meaning in SYMBOLS.items() if letter in there}
 
 
 def rows(terms: Iterable[Term]) -> list[Row]:

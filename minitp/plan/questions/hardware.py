@@ -22,7 +22,7 @@ def terabyte_gpu(what: WhatIf) -> Answer:
     usual, model = what.the_machine(MACHINE, 1).device, what.the_model(BIG)
     if what.memory is not None:
         usual = catalogue.machine(what.machine or MACHINE, devices=1).device
-    big = what_if.with_memory(usual, what.memory or TERABYTE)
+    big = usual.with_memory(what.memory or TERABYTE)
     dtype, batch = what.weights or "bf16", what.batch or 1
     job = Inference(batch=batch, weights=dtype)
     alone = what_if.on_each(model, job, (big,))[0]

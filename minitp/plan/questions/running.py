@@ -5,7 +5,7 @@ from minitp.plan import catalogue, memory, search, units
 from minitp.plan.job import BYTES, Inference, Training, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
-from minitp.plan.memory.capacity import Capacity, longest_context, most, most_sequences, verdict
+from minitp.plan.memory.capacity import LIMIT, Capacity, longest_context, most, most_sequences, verdict
 from minitp.plan.model import PlannedModel
 from minitp.plan.network import curve
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
@@ -166,9 +166,9 @@ def longest(what: WhatIf) -> Answer:
     dtype, batch, seq = what.weights or "bf16", what.batch or 1, what.seq or 4096
     capacity, job, c = Capacity.of(machine.device), Inference(batch, 1, max(0, seq - 1), weights=dtype), model.config
     each = 2 * c.layers * c.kv_heads * c.head_size * bytes_of(job.cache)
-    at_once = longest_context(model, layout, replace(job, new=0), capacity)
+    at_once = _at_once(model, layout, job, capacity)
     tokens, sequences = _longest(model, layout, job, capacity), most_sequences(model, layout, job, capacity)
-    rows = [(name, f"{longest_context(model, layout, replace(kind, new=0), capacity):,}",
+    rows = [(name, f"{_at_once(model, layout, kind, capacity):,}",
              f"{_longest(model, layout, kind, capacity):,}", f"{most_sequences(model, layout, kind, capacity):,}")
             for name, kind in _kinds(job)]
     without = each * c.heads / c.kv_heads
@@ -191,6 +191,11 @@ def longest(what: WhatIf) -> Answer:
             f"most sequences of {seq:,} tokens"), tuple(rows), (1, 2, 3)),),
         (f"2 · L · kv · e · bytes = 2 · {c.layers} · {c.kv_heads} · {c.head_size} · {bytes_of(job.cache):g} = "
          f"{each:,.0f} B a token.", UNCOUNTED), sources(model, machine), floats(numbers))
+
+
+def _at_once(model: PlannedModel, layout: Layout, job: Inference, capacity: Capacity) -> int:
+    """The longest prompts that fit where they go through whole."""
+    return longest_context(model, layout, replace(job, new=0, prefill_tokens=LIMIT), capacity)
 
 
 def _longest(model: PlannedModel, layout: Layout, job: Inference, capacity: Capacity) -> int:

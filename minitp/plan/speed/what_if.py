@@ -3,11 +3,10 @@
 All of it is a model, by the data sheet's rates times the share that is reached.
 """
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, NamedTuple
 
-from minitp.errors import ConfigError
 from minitp.plan.job import Inference, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Device, Machine
@@ -15,14 +14,6 @@ from minitp.plan.model import PlannedModel
 from minitp.plan.network import price
 from minitp.plan.speed import flops
 from minitp.plan.speed.decode import Ends, PassTime, prefill, token
-
-
-def with_memory(device: Device, memory: int) -> Device:
-    """The same device with more or less of the same memory: neither bandwidth nor operations grow with it."""
-    if memory < 1:
-        raise ConfigError(f"a device's memory is 1 byte or more, {memory} was asked for")
-    real = memory * device.memory_real // device.memory
-    return replace(device, name=f"{device.name} with {memory / 1e9:,.4g} GB", memory=memory, memory_real=real)
 
 
 def reading_all(device: Device) -> float:
