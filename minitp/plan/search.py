@@ -24,7 +24,7 @@ from minitp.trace.wording import count
 
 RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
 ZERO: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
-MOST = 20_000
+MOST = 10_000
 """Layouts that a search tries."""
 MOST_DEVICES = 4096
 """Where `fewest` stops to look for more, unless told otherwise."""
@@ -306,11 +306,12 @@ def _no_mesh(devices: int, limits: Limits) -> str:
     given = {axis: degree for axis, degree in asked.items() if degree is not None}
     product = prod(given.values())
     if devices % product == 0 and (limits.ep or 1) > 1:
-        with_ = f" with {_named(given)}" if given else ""
-        return f"ep = {limits.ep:,} must divide dp · cp, and no mesh of {count(devices, 'device')}{with_} has such replicas"
+        of = f"{count(devices, 'device')} with {_named(given)}" if given else count(devices, "device")
+        return f"ep = {limits.ep:,} must divide dp · cp, and no mesh of {of} has such replicas"
     if len(given) > 1:
-        return (f"{_named(given)} are {count(product, 'device')} together, "
-                f"{'not' if limits.dp else 'which does not divide'} {count(devices, 'device')}: --gpus {max(product, devices // product * product):,} would work")
+        not_so = "not" if limits.dp else "which doesn't divide"
+        return (f"{_named(given)} are {count(product, 'device')} together, {not_so} {count(devices, 'device')}: "
+                f"--gpus {max(product, devices // product * product):,} would work")
     (axis, degree), = given.items()
     would = ", ".join(f"{n:,}" for n in divisors(devices)[:12])
     near = sorted({max(degree, devices // degree * degree), -(-devices // degree) * degree})

@@ -56,7 +56,7 @@ def test_limits_are_kept():
     assert found.best and {one.layout.tp for one in found.best} == {2}
     assert {(one.layout.zero, one.job.recompute, one.job.micro_batch) for one in found.best
             if one.layout.dp > 1} == {(1, "full", 2)}
-    with pytest.raises(ConfigError, match="no mesh of 8 devices has tp 3"):
+    with pytest.raises(ConfigError, match="tp 3 doesn't divide 8 devices: 1, 2, 4, 8 would"):
         search(model, MACHINE, job, Limits(tp=3))
     assert search(model, MACHINE, replace(job, batch=7)).reasons["batch"] > 0
 

@@ -106,6 +106,7 @@ def test_numbers_as_json_and_a_run_replayed(tmp_path, capsys):
     (["tiny", "-o", "x.txt"], "NAME.json"), (["tiny", "-o", "no/where.json"], "no folder"),
     (["tiny", "--straggler", "5"], "5:1.5"), (["tiny", "--straggler", "x:2"], "5:1.5"),
     (["tiny", "--straggler", "9:2"], "no device of 0…7"),
-    (["gpt2", "--pp", "4", "--dp", "1", "--schedule", "interleaved", "--chunks", "2", "--batch", "6"], "interleaved")])
+    (["gpt2", "--pp", "4", "--dp", "1", "--schedule",
+      "interleaved", "--chunks", "2", "--batch", "6"], "multiple of 4")])
 def test_what_the_verb_refuses(words, told):
     assert told in asked(*words, fails=True)

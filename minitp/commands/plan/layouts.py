@@ -20,8 +20,8 @@ EXAMPLES = 4                       # failures that are shown for each reason
 
 
 def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: int, as_json: bool) -> int:
-    """Search, then print. The exit code: 1 where the one layout that the options leave can't be. That nothing fits where
-    several were tried is an answer, and 0."""
+    """Search, then print. The exit code: 1 where the one layout that the options leave can't be; that nothing fits of
+    several is an answer, and 0."""
     console = Console()
     warning = positions.checked(model, job)
     with Status("trying layouts …", console=Console(stderr=True)):
@@ -70,8 +70,8 @@ def job_in_words(job: Job) -> str:
                 f"{job.new:,} new {'one' if job.new == 1 else 'ones'}; of a replica's prompts "
                 f"{count(job.prefill_tokens, 'token')} at once; weights {job.weights}, KV cache {job.cache}")
     total = f"; {units.count(job.tokens)} tokens in all" if job.tokens else ""
-    return (f"to train: {count(job.batch, 'sequence')} of {count(job.seq, 'token')} a step; {job.precision.states:g} bytes a "
-            f"parameter before activations{total}")
+    return (f"to train: {count(job.batch, 'sequence')} of {count(job.seq, 'token')} a step; {job.precision.states:g} "
+            f"bytes a parameter before activations{total}")
 
 
 def where(candidate: Candidate) -> str:

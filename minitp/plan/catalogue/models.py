@@ -111,13 +111,13 @@ def _resolved(text: str, path: Path) -> PlannedModel:
     try:
         found = resolve(text, fetch=False)
     except (ConfigError, FetchError):
-        if text and path.is_dir():
-            raise ConfigError(f"the folder {shown(path)} has no config.json; {MODELS}") from None
         raise unknown("model", text, list(models()), "; a config.json, its folder, a .gguf file or a cached Hub id "
                       "works too") from None
     if isinstance(found, Bundled):
         return _config_file(found.folder / "config.json", found.name)
     if found.is_dir():
+        if not (found / "config.json").exists():
+            raise ConfigError(f"the folder {shown(found)} has no config.json; {MODELS}")
         return _config_file(found / "config.json", text)
     from minitp.checkpoint.gguf import read_manifest
     from minitp.checkpoint.gguf_config import config_from_gguf
