@@ -5,7 +5,7 @@ from typing import Literal
 from minitp.errors import ConfigError
 
 Recompute = Literal["none", "selective", "full"]
-LARGEST = 10**12
+LARGEST = 10**15
 """No size of a job or a model is larger: sequences, tokens of one, layers, widths."""
 STEP = 1024
 """Sequences of a training step, unless told otherwise."""
@@ -17,6 +17,8 @@ BYTES: dict[str, float] = {
     "q8_0": 34 / 32, "q4_0": 18 / 32, "q80": 34 / 32, "q40": 18 / 32,
 }
 """Bytes per number. Q8_0 and Q4_0 keep 32 numbers and a 2-byte scale in a block; q80, q40: other names of them."""
+
+FLOAT32_BYTES = int(BYTES["float32"])
 
 
 def bytes_of(dtype: str) -> float:

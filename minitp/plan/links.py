@@ -6,11 +6,13 @@ such a pair is up to 60 % too fast where it was fitted to both ends. Treat what 
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal, get_args
 
 from minitp.errors import ConfigError
-from minitp.plan.data_file import Entry, named, read, texts, unknown
+from minitp.plan.data_file import Entry, named, read, texts, unknown, whole
 from minitp.plan.units import parse_rate, parse_seconds
 
+Kind = Literal["nvlink", "pcie", "rdma", ""]
 FILE = Path(__file__).parent / "catalogue" / "links.toml"
 
 
@@ -18,13 +20,22 @@ FILE = Path(__file__).parent / "catalogue" / "links.toml"
 class Link:
     """What one rank sees of the network: a message of n bytes takes latency_s + n / bytes_per_s, either way.
 
-    `data_sheet`: bytes/s per direction as the maker says it, where `bytes_per_s` is what was reached; 0: not known.
+    data_sheet  bytes/s per direction as the maker says it, where `bytes_per_s` is what was reached; 0: not known
+    kind        what a library's start-up times are known for: nvlink, pcie, rdma; empty: anything else
+    peers       the others that a rank has a wire of its own to, each with 1/peers of the rate; 0: a switch or a bus
     """
     name: str
     latency_s: float
     bytes_per_s: float
     source: str
     data_sheet: float = 0.0
+    kind: Kind = ""
+    peers: int = 0
+
+    def among(self, members: int) -> "Link":
+        """What each of so many ranks has of it: without a switch only the wires to one another."""
+        wires = max(members - 1, 1)
+        return replace(self, bytes_per_s=self.bytes_per_s * wires / self.peers) if wires < self.peers else self
 
     def seconds(self, size: float) -> float:
         """One message of `size` bytes: Hockney's α + nβ."""
@@ -43,10 +54,17 @@ def link_of(name: str, entry: Entry) -> Link:
     """A row of a data file as a link. ConfigError for a row that breaks a rule."""
     data_sheet = entry.take("data_sheet", parse_rate, 0.0)
     link = Link(name, entry.take("latency", parse_seconds), entry.take("rate", parse_rate, data_sheet), entry.source(),
-                data_sheet)
+                data_sheet, entry.take("kind", _kind, ""), entry.take("peers", whole(0), 0))
     if not link.bytes_per_s > 0:
         raise entry.error("rate or data_sheet must be given, above 0")
     return link
+
+
+def _kind(value: Any) -> Kind:
+    for kind in get_args(Kind):
+        if value == kind:
+            return kind
+    raise ValueError(f"must be one of {', '.join(filter(None, get_args(Kind)))}, or left out")
 
 
 def links_in(entries: list[Entry]) -> dict[str, Link]:

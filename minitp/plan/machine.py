@@ -3,9 +3,14 @@
 Level 0 is inside one machine; each further level joins units of the level below. Rates are per direction. What a data
 sheet says and what was reached are two numbers, and stay two.
 """
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
+from functools import lru_cache
+from itertools import accumulate
+from math import ceil, lcm
+from operator import mul
+from types import MappingProxyType
 from typing import Any, Literal
 
 from minitp.errors import ConfigError
@@ -18,6 +23,14 @@ MOST_LEVELS = 8
 
 Table = tuple[tuple[int, float], ...]
 """(payload in bytes, seconds), measured, in rising order of payload."""
+LOOKED_AT = 1 << 16
+"""Positions of a group's members that are compared where groups lie unevenly; further ones lie as some before."""
+
+
+def _freeze(one: object, *names: str) -> None:
+    """Make fields read-only views of copies: these objects are keys of caches, which a changed table would belie."""
+    for name in names:
+        object.__setattr__(one, name, MappingProxyType(dict(getattr(one, name))))
 
 
 def check_devices(number: int) -> None:
@@ -46,6 +59,9 @@ class Device:
     bandwidth_reached: float = 0.7
     flops_reached: float = 0.5
     launch_s: float = 0.0
+
+    def __post_init__(self):
+        _freeze(self, "flops")
 
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for a number type; of a type it has no units for, that of the next wider one it has."""
@@ -83,6 +99,9 @@ class Level:
     tables: Mapping[tuple[str, int], Table] = field(default_factory=dict, hash=False)
     sources: Mapping[tuple[str, int], str] = field(default_factory=dict, hash=False)
 
+    def __post_init__(self):
+        _freeze(self, "tables", "sources")
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -99,6 +118,7 @@ class Machine:
     measured: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):
+        _freeze(self, "measured")
         if not self.levels:
             raise ConfigError(f"the machine {self.name} needs at least one level of network")
         if len(self.levels) > MOST_LEVELS:
@@ -137,22 +157,22 @@ class Machine:
         return replace(self, levels=(inner, *middle, replace(outer, size=ceil(boxes / below))))
 
     def spread(self, layout: Layout, axis: str) -> tuple[int, ...]:
-        """How the members of one group of an axis lie: how many meet at each level.
+        """How the members of the worst group of an axis lie: how many meet at each level.
 
         (8, 1): all in one box. (1, 16): 16 boxes, one member in each. Their product is the group's size, where the
-        degrees fit the boxes; where they don't, the last level has what is left, rounded up.
+        degrees fit the boxes; where they don't, it is more: the fullest box counts.
         """
-        return self.meeting(getattr(layout, axis), layout.strides[axis])
+        return self.meeting(getattr(layout, axis), layout.strides[axis], layout.devices)
 
-    def meeting(self, members: int, stride: int = 1) -> tuple[int, ...]:
-        """How `members` ranks, `stride` apart, meet at each level."""
-        met, unit, left = [], 1, members
-        for number, level in enumerate(self.levels):
-            unit *= level.size
-            within = max(1, min(left, unit // stride)) if number + 1 < len(self.levels) else left
-            met.append(within)
-            left, stride = ceil(left / within), max(stride * within, 1)
-        return tuple(met)
+    def meeting(self, members: int, stride: int = 1, devices: int | None = None) -> tuple[int, ...]:
+        """How `members` ranks, `stride` apart, meet at each level, in the worst of the groups like this one that fill
+        `devices` (None: the machine): some may straddle a box's wall where the first doesn't."""
+        return _worst(tuple(level.size for level in self.levels), members, stride, devices or self.devices)
+
+    def meeting_of(self, devices: Iterable[int]) -> tuple[int, ...]:
+        """How these devices, wherever they are, meet at each level: members of the fullest unit, then units, then
+        units of those."""
+        return _met(tuple(level.size for level in self.levels), devices)
 
     def to_plain(self) -> dict[str, Any]:
         """What a page or a JSON file says of it."""
@@ -161,3 +181,34 @@ class Machine:
                 "levels": [{"name": level.name, "size": level.size, "ports": level.ports, "link": level.link.name,
                             "latency s": level.link.latency_s, "bytes/s": level.link.bytes_per_s}
                            for level in self.levels]}
+
+
+def _met(sizes: tuple[int, ...], devices: Iterable[int]) -> tuple[int, ...]:
+    """See Machine.meeting_of. The outermost level joins everything."""
+    met, units = [], Counter(devices)
+    for size in sizes[:-1]:
+        units = Counter(unit // size for unit in units)
+        met.append(max(units.values()))
+    return (*met, len(units))
+
+
+@lru_cache(maxsize=4096)
+def _worst(sizes: tuple[int, ...], members: int, stride: int, devices: int) -> tuple[int, ...]:
+    """The meeting of the group that spreads over the most units, the outermost level first."""
+    block, units = members * stride, list(accumulate(sizes[:-1], mul))
+    if all(stride % unit == 0 or (unit % stride == 0 and (unit % block == 0 or block % unit == 0)) for unit in units):
+        return _evenly(sizes, members, stride)
+    blocks = max(1, min(devices, lcm(block, *units), LOOKED_AT) // block)       # then all lie as before
+    begins = (block * group + first for group in range(blocks) for first in range(stride))
+    return max((_met(sizes, range(begin, begin + block, stride)) for begin in begins), key=lambda met: met[::-1])
+
+
+def _evenly(sizes: tuple[int, ...], members: int, stride: int) -> tuple[int, ...]:
+    """Where every group lies as the first."""
+    met, unit, left = [], 1, members
+    for number, size in enumerate(sizes):
+        unit *= size
+        within = max(1, min(left, unit // stride)) if number + 1 < len(sizes) else left
+        met.append(within)
+        left, stride = ceil(left / within), max(stride * within, 1)
+    return tuple(met)

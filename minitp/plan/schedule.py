@@ -13,6 +13,7 @@ from minitp.errors import ConfigError
 from minitp.plan.layout import Schedule
 
 Direction = Literal["forward", "backward"]
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
 class Instruction(NamedTuple):
@@ -139,7 +140,9 @@ def held(schedule: Schedule, stages: int, micro_batches: int, chunks: int, stage
          layers: tuple[int, ...] = ()) -> tuple[int, ...]:
     """How many micro-batches of each chunk wait for their backward pass on `stage` when it holds most.
 
-    Counted from the instructions. `layers` of each chunk weigh them; without, all chunks count alike.
+    Counted from the instructions. `layers` of each chunk weigh them; without, all chunks count alike. Together p - i in
+    1F1B, m in GPipe, and on the first stage of an interleaved pipeline p · v + p - 1, that is 1 + (p - 1)/(p · v) times
+    its share of the model (Korthikanti et al. 2022, section 4.2.3).
     """
     check(schedule, stages, micro_batches, chunks)
     if schedule != "gpipe":                          # nothing new is held once the first 2p have come: see the tests
@@ -151,13 +154,6 @@ def held(schedule: Schedule, stages: int, micro_batches: int, chunks: int, stage
         if weight > most:
             most, at_most = weight, list(now)
     return tuple(at_most)
-
-
-def in_flight(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1, stage: int = 0) -> int:
-    """The most chunk-activations that `stage` holds at once: p - i in 1F1B, m in GPipe, and on the first stage of an
-    interleaved pipeline p · v + p - 1, that is 1 + (p - 1)/(p · v) times its share of the model (Korthikanti et al.
-    2022, section 4.2.3). Counted from the instructions."""
-    return sum(held(schedule, stages, micro_batches, chunks, stage))
 
 
 def bubble(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) -> float:

@@ -2,8 +2,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from minitp.plan.catalogue import machine, machines_folder
-from minitp.plan.check import Comparison, comparison
+from minitp.plan.catalogue import THIS, machine, this_file
+from minitp.plan.check import GOAL, Comparison, comparison
 from minitp.plan.machine import Machine
 from minitp.plan.units import duration, percent
 from minitp.trace.file import Trace
@@ -29,13 +29,13 @@ class Point:
 
 def calibrated() -> Machine | None:
     """This machine's description; None where `minitp plan calibrate` hasn't written one. ConfigError for a bad one."""
-    return machine("this") if (machines_folder() / "this.toml").is_file() else None
+    return machine(THIS) if this_file() else None
 
 
 def calibration() -> int:
     """When the description was written, in ns; 0: there is none. A key for what was worked out with it."""
-    file = machines_folder() / "this.toml"
-    return file.stat().st_mtime_ns if file.is_file() else 0
+    file = this_file()
+    return file.stat().st_mtime_ns if file else 0
 
 
 def compared(trace: Trace, this: Machine | None) -> Comparison:
@@ -98,9 +98,9 @@ def times_line(shown: list[Point]) -> str:
     """How far apart the two are."""
     if not shown:
         return "No kind of collective has both a model and a measured time."
-    near = sum(1 for point in shown if 0.75 <= point.ratio <= 1.25)
+    near = sum(1 for point in shown if abs(point.ratio - 1) <= GOAL)
     far = max(shown, key=lambda point: max(point.ratio, 1 / point.ratio))
-    return (f"{near} of {len(shown)} kinds are within 25 %. The farthest off: {far.op.replace('_', '-')} of "
+    return (f"{near} of {len(shown)} kinds are within {percent(GOAL)}. The farthest off: {far.op.replace('_', '-')} of "
             f"{size(far.payload)}, modeled {far.ratio:.2g} times as long as measured.")
 
 

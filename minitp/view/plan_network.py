@@ -63,7 +63,7 @@ def network(asked: Asked) -> Network:
     payload, each = sync_point(model, *_batch(asked))[1], sync_points(model)
     ranks = sorted({*RANKS, group.members} if group.members <= 64 else set(RANKS))
     return Network(machine, group, curve(machine, asked.op, group.members, stride=group.stride, sizes=SIZES,
-                                         marks=marks(asked, model)), payload, each, model.config.layers,
+                                         marks=marks(asked, model), devices=asked.layout().devices), payload, each, model.config.layers,
                    on_links(payload, each, ranks))
 
 

@@ -13,7 +13,9 @@ def device(name: str = "B200", kind: str = "gpu") -> Device:
 
 
 def link(alpha: float, rate: float, name: str = "NVLink") -> Link:
-    return Link(name, alpha, rate, "made up")
+    """NVLink and PCIe by their names, all else a network by RDMA."""
+    kind = "nvlink" if name.startswith("NVLink") else "pcie" if name.startswith("PCIe") else "rdma"
+    return Link(name, alpha, rate, "made up", kind=kind)
 
 
 def machine(*levels: tuple[int, Link] | tuple[int, Link, int], name: str = "A100") -> Machine:

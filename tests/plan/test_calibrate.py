@@ -64,7 +64,7 @@ def test_known_times_give_their_pair_back():
     found = a_collective(7e-6, 3e-10)
     assert found.fit.seconds(0) == pytest.approx(7e-6)
     assert found.fit.seconds(2**20) == pytest.approx(7e-6 + 2**20 * 3e-10)
-    assert found.half_size == pytest.approx(7e-6 / 3e-10, rel=1e-6)
+    assert found.fit.half_size == pytest.approx(7e-6 / 3e-10, rel=1e-6)
     assert found.fit_error.worst < 1e-6 and found.spread == pytest.approx(0.3)
     assert found.error.points == len(TESTS) and found.error.worst < 0.1       # a line in logarithms between powers of 2
 

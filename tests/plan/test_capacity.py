@@ -17,7 +17,6 @@ from minitp.plan.memory.capacity import (
     fewest_by_bytes,
     fewest_devices,
     fits,
-    largest_model,
     longest_context,
     most,
     most_sequences,
@@ -99,13 +98,6 @@ def test_longest_context_is_the_last_that_fits():
 @given(st.integers(0, 5000), st.integers(1, 4000))
 def test_most_is_exact(bound, limit):
     assert most(lambda n: n <= bound, limit) == min(bound, limit)
-
-
-def test_largest_model_is_the_last_that_fits():
-    small = Capacity(1000, 1000, 0)
-    assert largest_model(small) == 62                                   # 16 bytes each
-    assert largest_model(small, zero=3, d=4) == 248
-    assert largest_model(small, zero=3, d=3, tp=2) == 372
 
 
 def test_which_term_grows_with_what():

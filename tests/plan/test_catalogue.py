@@ -120,7 +120,11 @@ def test_what_if():
     usual = catalogue.machine("8xa100-80")
     big = catalogue.machine("8xa100-80", memory="1TB", bandwidth="4 TB/s")
     assert big.device.memory == big.device.memory_real == 10**12 and big.device.bandwidth == 4e12
-    assert "1.00 TB" in big.device.name and usual.device.memory == 80 * 10**9
+    assert big.device.name == "a100-80 with 1.00 TB (0.91 TiB), 4 TB/s"
+    named = catalogue.machine("8xa100-80", memory="80GB")
+    assert named.device.memory_real == named.device.memory == usual.device.memory < usual.device.memory_real
+    assert "where the a100-80 has 80.0 GB (74.5 GiB) by its name and 85.9 GB (80.0 GiB) in fact" in named.note
+    assert usual.device.memory == 80 * 10**9
     slow = catalogue.machine("8xa100-80", link="ethernet-100g", between="ib-ndr", devices=32)
     assert [level.link.name for level in slow.levels] == ["ethernet-100g", "ib-ndr"] and sizes(slow) == [8, 4]
     assert slow.name == "8xa100-80 with ethernet-100g inside, ib-ndr between, 32 devices"

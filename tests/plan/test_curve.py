@@ -1,7 +1,7 @@
 """Latency against bytes: crossovers, marks, and the cost of a token's syncs on different links."""
 import pytest
 
-from minitp.plan.links import LINKS
+from minitp.plan.links import LINKS, switches
 from minitp.plan.network import price
 from minitp.plan.network.curve import SIZES, curve, sync_point, sync_points
 from minitp.plan.network.sync_cost import on_links, switch_hop
@@ -17,7 +17,7 @@ TABLE = [(NVLINK, 8, 21, 4.7, 3.4, 0.75), (HDR, 8, 71, 17, 11, 2.7), (TEN, 2, 73
 
 def test_crossovers_of_one_link():
     """10 GbE, 8 ranks: n½ of doubling is α/β = 37.5 kB; of a ring 8 times that; the two cross at about 330 kB."""
-    drawn = curve(machine((8, TEN)), "all_reduce", 8)
+    drawn = curve(machine((8, TEN)), "all_reduce", 8, policy="best")
     halves = {line.algorithm: line.half for line in drawn.lines}
     assert halves["doubling"] == pytest.approx(37_500, rel=2e-3) and halves["ring"] == pytest.approx(300_000, rel=2e-3)
     (switch,) = drawn.switches
@@ -36,16 +36,16 @@ def test_where_a_models_syncs_lie():
     assert token == ("llama-80x8192, 1 token", 16384) and prompt[1] == 4096 * 16384
     assert sync_point(LLAMA31_405B, bytes_each=1)[1] == 16384
     for of in LINKS:
-        marks = curve(machine((8, of)), "all_reduce", 8, marks=(token, prompt), sizes=(1, 2)).marks
+        marks = curve(machine((8, of)), "all_reduce", 8, marks=(token, prompt), sizes=(1, 2), policy="best").marks
         assert [mark.bound for mark in marks] == ["bandwidth" if of == ONE else "latency", "bandwidth"]
-        assert marks[0].seconds == price("all_reduce", 16384, (8,), machine((8, of))).seconds
+        assert marks[0].seconds == price("all_reduce", 16384, (8,), machine((8, of)), policy="best").seconds
 
 
 def test_lines_of_two_levels_and_measured_points():
     measured = carrying(boxes(1e-6), 1, "all_reduce", 32, published("p6-b200", 32))
-    drawn = curve(measured, "all_reduce", 32, sizes=(2**15, 2**24, 2**33))
-    assert {"measured", "shards", "in turn", "flat ring"} <= {line.algorithm for line in drawn.lines}
-    assert drawn.chosen == ("measured",) * 3 and len(drawn.measured) == 20 and drawn.meeting == (8, 4)
+    drawn = curve(measured, "all_reduce", 32, sizes=(2**15, 2**24, 2**33), policy="best")
+    assert {"shards", "in turn", "flat ring"} <= {line.algorithm for line in drawn.lines}
+    assert "measured" not in drawn.chosen and len(drawn.measured) == 20 and drawn.meeting == (8, 4)
     assert [row["bytes"] for row in drawn.to_plain()] == [2**15, 2**24, 2**33] and "unknown" in drawn.note
     shards = next(line for line in drawn.lines if line.algorithm == "shards")
     assert drawn.to_plain()[0]["shards"] == shards.seconds[0]
@@ -57,7 +57,7 @@ def test_a_curve_by_nccls_rules_changes_protocol():
 
 
 def test_no_crossover_without_latency():
-    assert curve(machine((8, link(0, 1e9))), "all_reduce", 8).half is None
+    assert curve(machine((8, link(0, 1e9))), "all_reduce", 8, policy="best").half is None
     assert curve(machine((8, TEN)), "all_reduce", 1, marks=(("one rank", 8.0),)).marks[0].seconds == 0
 
 
@@ -70,7 +70,8 @@ def test_a_tokens_syncs_on_links(of, ranks, ring, doubling, ring_160, doubling_1
 
 def test_a_switch_is_not_what_makes_toast():
     """162 syncs of 3 messages: 1 µs more a message is half a millisecond a token, TCP is 18 ms (C17)."""
-    direct, quick, slow, tcp = switch_hop(16384, 162, 8, HDR, TEN)
+    assert len(switch_hop(16384, 162, 8, HDR, TEN)) == 2 + len(switches())
+    direct, quick, slow, tcp = switch_hop(16384, 162, 8, HDR, TEN, (0.3e-6, 1e-6))
     assert (quick.token_s - direct.token_s, slow.token_s - direct.token_s) == pytest.approx(
         (162 * 3 * 0.3e-6, 162 * 3 * 1e-6))
     assert slow.token_s / direct.token_s < 1.2 and tcp.token_s / direct.token_s > 7

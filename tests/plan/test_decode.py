@@ -10,8 +10,10 @@ from minitp.plan.layout import Layout, Place
 from minitp.plan.links import Link
 from minitp.plan.machine import Level, Machine
 from minitp.plan.rows import by_kind
-from minitp.plan.speed import decode, flops
-from minitp.plan.speed.decode import bytes_read, prefill, token
+from minitp.plan.simulate import simulated
+from minitp.plan.speed import flops
+from minitp.plan.speed.decode import prefill, token
+from minitp.plan.speed.reading import bytes_read
 from minitp.plan.speed.what_if import scaling
 from minitp.trace.predict import GenerationPlan, forward_pass
 from tests.plan.plan_models import (
@@ -46,7 +48,7 @@ def tabled(bandwidth: float, seconds: float, ranks: int) -> Machine:
 @pytest.mark.parametrize("model, rate, published, table_counted", GPT_FAST)
 def test_gpt_fast_is_met_within_a_fifth(model, rate, published, table_counted):
     for tp, (speed, gigabytes) in published.items():
-        time = token(model, Layout(tp=tp), ONE, tabled(rate, 22e-6, tp), ends="copied", policy="best")
+        time = token(model, Layout(tp=tp), ONE, tabled(rate, 22e-6, tp), ends="copied", policy="tables")
         assert time.tokens_per_s == pytest.approx(speed, rel=0.2)
         assert time.syncs == 2 * model.config.layers                     # copied ends meet at none
         if gigabytes:
@@ -135,6 +137,29 @@ def test_experts_touched_grow_with_the_batch():
     assert any("experts" in row.term for row in spread.rows)
 
 
+@pytest.mark.parametrize("batch", [1, 16])
+def test_a_simulated_token_reads_the_experts_that_the_batch_visits(batch):
+    mixtral, layout = llama(32, 4096, 32, 8, 14336, 32000, experts=8, active=2), Layout(tp=8)
+    one, two = (simulated(mixtral, layout, Inference(batch, 512, new), boxes(8)).seconds for new in (1, 2))
+    added_up = token(mixtral, layout, Inference(batch, 512, 2), boxes(8), context=513).seconds
+    assert two - one == pytest.approx(added_up, rel=0.01)
+
+
+@pytest.mark.parametrize("cp", [2, 8])
+def test_every_piece_of_a_context_does_a_new_tokens_products(cp):
+    """They don't divide; scores and the cache do. A prompt's tokens are dealt."""
+    job, prompt = Inference(batch=1024, prompt=16, new=2), Inference(batch=8, prompt=1024, new=0)
+    whole, cut = (token(LLAMA2_7B, Layout(cp=pieces), job, boxes(8)) for pieces in (1, cp))
+    assert cut.compute_s == pytest.approx(whole.compute_s)
+    assert cut.memory_s == pytest.approx(whole.memory_s / cp)
+    whole, cut = (prefill(LLAMA2_7B, Layout(cp=pieces), prompt, boxes(8)) for pieces in (1, cp))
+    assert cut.compute_s == pytest.approx(whole.compute_s / cp, rel=0.01)
+    experts = llama(4, 512, 8, 8, 1024, 100, experts=8, active=2)
+    together = [bytes_read(experts, Layout(cp=cp, ep=ep), replace(job, batch=1), Place(0, 0, 0, 0)) for ep in (1, cp)]
+    mlp = 4 * 8 * 3 * 512 * 1024 * 2
+    assert together[0].layers - together[1].layers == pytest.approx(mlp * 2 / 8 * (1 - 1 / cp))  # the same one token
+
+
 def test_a_prompt_computes_and_a_pipeline_takes_its_sequences_in_turn():
     job = Inference(batch=1, prompt=2048, new=1)
     one = prefill(LLAMA31_70B, Layout(tp=8), job, boxes(8))
@@ -174,7 +199,6 @@ def test_plain_form_has_everything():
     assert sum(row["seconds"] for row in plain["rows"]) == pytest.approx(plain["seconds"])
     assert plain["seconds"] == pytest.approx(sum(plain[part] for part in ("memory s", "compute s", "latency s",
                                                                           "moving s")))
-    assert decode.TokenTime is decode.PassTime
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(tp=8, pp=2), Layout(tp=16), Layout(tp=2, pp=3, dp=2)])

@@ -34,6 +34,34 @@ def test_as_json_with_what_ifs():
     assert sum(row["bytes"] for row in found["best"][0]["memory"]) == found["best"][0]["held"]
 
 
+def test_what_if_a_card_lost_what_its_name_leaves_out():
+    said = " ".join(run(app, ["plan", "llama-2-7b", "--gpu-memory", "80GB"]).output.split())
+    assert "where the a100-80 has 80.0 GB (74.5 GiB) by its name and 85.9 GB (80.0 GiB) in fact" in said
+
+
+def test_what_if_memory_were_faster_and_ports_fewer():
+    def token(*words: str) -> float:
+        asked = ["plan", "llama-2-70b", "--machine", "2x8xa100-80", "--tp", "16", "--json", *words]
+        return json.loads(run(app, asked).output)["best"][0]["seconds"]
+
+    assert token("--bandwidth", "4TB/s") < token()
+
+
+def test_prompts_go_in_pieces():
+    """A server's load that fits 16 cards, though the prompts' pass as a whole wouldn't; larger pieces take more."""
+    words = ["plan", "llama-3.1-405b", "--machine", "2x8xh100-80", "--batch", "64", "--prompt", "8192", "--tp", "8",
+             "--json"]
+    small, large = (json.loads(run(app, [*words, "--prefill-tokens", size]).output) for size in ("8192", "32768"))
+    assert small["best"][0]["layout"] == "TP8 × PP2" and "8,192 tokens at once" in small["job"]
+    assert large["best"][0]["room"] + 3e9 < small["best"][0]["room"]
+
+
+def test_tables_say_what_letters_mean_and_who_says_so():
+    said = " ".join(run(app, ["plan", "llama-2-7b"]).output.split())
+    assert "F: feed-forward rows of this rank" in said and "kB (" in said and "0.000" not in said
+    assert "by: [1] minitp.placement" in said and "E_p:" not in said and "8,192 tokens at once" in said
+
+
 def test_a_training_has_days():
     found = run(app, ["plan", "gpt-3-175b", "--task", "train", "--gpus", "1024", "--tp", "8", "--pp", "8",
                       "--batch", "1536", "--tokens", "300e9", "--zero", "1", "--recompute", "full"])

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
 from minitp.plan.links import LINKS
-from minitp.plan.network import price
+from minitp.plan.network import Price
+from minitp.plan.network import price as priced
 from minitp.plan.network.busbw import two_levels
 from minitp.plan.network.collectives import ALGORITHMS, best, seconds
 from minitp.plan.network.hierarchy import plans
@@ -18,6 +19,11 @@ from tests.plan.networks import boxes, device, link, machine
 GIB = 2**30
 OPS = (*ALGORITHMS, "all_reduce_max", "send")
 HDR = LINKS[1]
+
+
+def price(*asked, policy: str = "best", **more) -> Price:
+    """By α and β, where a test doesn't ask for a rule."""
+    return priced(*asked, policy=policy, **more)
 
 
 # --- published ------------------------------------------------------------------------------------------------------
@@ -102,32 +108,44 @@ def test_three_levels():
     assert price("all_reduce", 3.2e9, (8, 4), racks).meeting == (8, 4)
 
 
-def test_a_table_stands_before_the_model():
-    """Where one fits the question: not for an algorithm that is named, nor where more share a port than measured."""
-    table = {("all_reduce", 4): ((1024, 1e-3), (4096, 2e-3))}
+def test_a_table_is_taken_where_tables_are_asked_for():
+    """Of the whole meeting: not where more share a port than measured, nor for an algorithm that is named."""
+    table = {("all_reduce", 4): ((1024, 1e-3), (4096, 2e-3)), ("send", 2): ((1, 5e-6), (2048, 6e-6))}
     lone = machine((4, link(1e-6, 1e9)))
     lone = replace(lone, levels=(replace(lone.levels[0], tables=table),))
-    one = price("all_reduce", 2048, (4,), lone)
+    one = price("all_reduce", 2048, (4,), lone, policy="tables")
     assert one.measured and one.algorithm == "measured" and one.seconds == pytest.approx(2**0.5 * 1e-3)
     assert "measured: all_reduce over 4 ranks" in one.source and "model" not in one.source
-    assert price("all_reduce_max", 2048, (4,), lone).seconds == one.seconds
-    own = {**table, ("all_reduce_in_graph", 4): ((2048, 3e-3),), ("send", 2): ((1, 5e-6), (2048, 6e-6))}
-    more = replace(lone, levels=(replace(lone.levels[0], tables=own),))
-    assert price("all_reduce_in_graph", 2048, (4,), more).seconds == pytest.approx(3e-3)
-    assert price("all_reduce", 2048, (4,), more).seconds == one.seconds
-    beyond = price("all_reduce_in_graph", 4096, (4,), more).seconds
-    assert beyond - 3e-3 == pytest.approx(price("all_reduce", 4096, (4,), more).seconds - one.seconds)
-    message = price("send", 2048, (4,), more)
+    assert price("all_reduce_max", 2048, (4,), lone, policy="tables").seconds == one.seconds
+    message = price("send", 2048, (4,), lone, policy="tables")
     assert message.measured and message.seconds == pytest.approx(6e-6)
     assert one.latency_s + one.bandwidth_s == pytest.approx(one.seconds)
-    assert not price("all_reduce", 2048, (4,), lone, policy="ring").measured
-    assert not price("all_reduce", 2048, (3,), lone).measured
+    assert not any(price("all_reduce", 2048, (4,), lone, policy=policy).measured
+                   for policy in ("ring", "best", "nccl", "library"))
+    assert not price("all_reduce", 2048, (3,), lone, policy="tables").measured
     shared = machine((8, link(1e-6, 1e9)), (4, link(1e-6, 1e9), 1))
     shared = replace(shared, levels=(shared.levels[0], replace(shared.levels[1], tables=table)))
-    assert not price("all_reduce", 2048, (1, 4), shared).measured
-    assert price("all_reduce", 2048, (1, 4), shared, sharing="alone").measured
-    mixed = price("all_reduce", 2048, (2, 4), shared, policy="leaders", sharing="alone")
-    assert [stage.measured for stage in mixed.stages] == [False, True, False] and not mixed.measured
+    assert not price("all_reduce", 2048, (1, 4), shared, policy="tables").measured
+    assert price("all_reduce", 2048, (1, 4), shared, policy="tables", sharing="alone").measured
+
+
+def test_a_table_of_all_ranks_is_none_of_a_part():
+    """Four machines with 32 cards: not what 32 machines take on one rail."""
+    table = {("all_reduce", 32): ((1024, 1e-3), (2**30, 2e-3))}
+    many = boxes(1e-6, 8).with_devices(256)
+    many = replace(many, levels=(many.levels[0], replace(many.levels[1], tables=table)))
+    assert price("all_reduce", 2**20, (8, 4), many, policy="tables").measured
+    assert not any(stage.measured for stage in price("all_reduce", 2**20, (8, 32), many, policy="tables").stages)
+
+
+def test_a_calibrated_machine_goes_by_its_tables_inside_a_box():
+    table = {(op, 4): ((1024, 1e-3), (4096, 2e-3)) for op in ("all_reduce", "reduce_scatter", "all_gather")}
+    cpu = replace(machine((4, link(1e-6, 1e9)), (2, link(1e-6, 1e9))), device=device("a rank", "cpu"),
+                  measured={"world": "mpi"})
+    cpu = replace(cpu, levels=(replace(cpu.levels[0], tables=table), cpu.levels[1]))
+    assert price("all_reduce", 2048, (4, 1), cpu, policy="library").measured
+    both = price("all_reduce", 2048, (4, 2), cpu, policy="library")
+    assert both.stages[0].measured and both.seconds >= price("all_reduce", 2048, (4, 1), cpu, policy="library").seconds
 
 
 # --- what must hold -------------------------------------------------------------------------------------------------
@@ -175,7 +193,7 @@ def test_refusals_teach():
                         (("reduce", float("nan"), (2,), two), "0 bytes or more")):
         with pytest.raises(ConfigError, match=says):
             price(*wrong)
-    with pytest.raises(ConfigError, match="there are best, mpich, nccl"):
+    with pytest.raises(ConfigError, match="there are library, tables, best"):
         price("reduce", 1, (2,), two, policy="luck")
     with pytest.raises(ConfigError, match="has no 'halving'; it has shards"):
         price("all_gather", 1, (2, 2), two, policy="halving")

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from minitp.errors import ConfigError
 from minitp.plan.links import Link
 from minitp.plan.network import price, tables
-from minitp.plan.network.busbw import SIZE_OF, bus_bandwidth, card_rate, factor, seconds_at, share_of_payload
+from minitp.plan.network.busbw import bus_bandwidth, factor, seconds_at, share_of_payload
 from minitp.plan.network.collectives import ALGORITHMS, cost
-from minitp.plan.network.fit import closest, fit
-from minitp.plan.network.wire import bytes_at_root, moved
+from minitp.plan.network.fit import fit
 from tests.plan.networks import boxes, carrying, published
+from tests.plan.wire import bytes_at_root, moved
 
 # nccl_* rows of planner_cases.csv: bytes, µs as published, within 60 % of α = 43 µs, B = 235 GB/s (8 × A100).
 A100X8 = [(32768, 43.83), (65536, 46.8), (262144, 61.38), (524288, 80.4), (1048576, 101.9), (16777216, 276.6),
@@ -28,7 +28,7 @@ def test_published_bus_bandwidths():
         assert bus_bandwidth("all_reduce", 8, size, us * 1e-6) / 1e9 == pytest.approx(printed, rel=5e-3)
 
 
-@given(st.sampled_from(list(SIZE_OF)), st.integers(2, 1000), st.integers(1, 10**12), st.floats(1e6, 1e12))
+@given(st.sampled_from([*ALGORITHMS, "send"]), st.integers(2, 1000), st.integers(1, 10**12), st.floats(1e6, 1e12))
 def test_bus_bandwidth_and_time_are_inverse(op, ranks, payload, rate):
     assert bus_bandwidth(op, ranks, payload, seconds_at(op, ranks, payload, rate)) == pytest.approx(rate)
     assert 0 < factor(op, ranks) < 2
@@ -36,16 +36,10 @@ def test_bus_bandwidth_and_time_are_inverse(op, ranks, payload, rate):
 
 def test_s_is_defined_by_each_op():
     """An all-gather of 1 KiB a rank over 4 ranks has S = 4 KiB, total output, and sends 3 KiB a rank (G15)."""
-    assert "total output" in SIZE_OF["all_gather"] and "every rank holds" in SIZE_OF["all_reduce"]
     assert factor("all_gather", 4) * 4096 == 3072
     assert all(rank.sent == 3072 for rank in moved("all_gather", "ring", 4, 4096))
     assert factor("all_to_all", 4) == Fraction(3, 4) and share_of_payload("all_to_all", 4) == Fraction(1, 4)
     assert all(rank.sent == Fraction(3, 16) for rank in moved("all_to_all", "pairwise", 4, 1))
-
-
-def test_a_card_moves_less_than_bus_bandwidth_says():
-    """4-node busbw 381.8 GB/s on 32 ranks: 37 GB/s of a 50 GB/s card."""
-    assert card_rate(381.8e9, 4, 32) / 1e9 == pytest.approx(36.95, abs=0.01)
 
 
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
@@ -95,23 +89,20 @@ def test_a_fit_finds_what_made_the_times(pair, ranks, alpha, rate):
     path = cost(op, algorithm, ranks)
     points = [(size, path.hops * alpha + float(path.volume) * size / rate) for size in (0, 8, 4096, 2**20, 2**28)]
     found = fit(points, op, ranks, algorithm)
-    assert found.worst_error < 1e-6 and found.seconds(4096) == pytest.approx(points[2][1])
+    assert found.mean_error < 1e-6 and found.seconds(4096) == pytest.approx(points[2][1])
     assert found.link.latency_s == pytest.approx(alpha, rel=1e-5)
 
 
 def test_fit_of_the_published_table():
     """One pair can't follow NCCL's protocols: its mean error is stated, and it is what planner.md says, 15 to 50 %."""
     found = fit([(size, us * 1e-6) for size, us in A100X8], "all_reduce", 8)
-    assert 0.1 < found.mean_error < found.worst_error < 0.5 and "off on average" in found.link.source
+    assert 0.1 < found.mean_error < 0.5 and "off on average" in found.link.source
     ends = fit([(size, us * 1e-6) for size, us in (A100X8[0], A100X8[-1])], "all_reduce", 8)
     assert ends.link.latency_s == pytest.approx(43e-6, rel=0.02)
     assert ends.link.bytes_per_s == pytest.approx(235e9, rel=0.01)
     for size, us in A100X8:
         assert ends.seconds(size) == pytest.approx(us * 1e-6, rel=0.6)
         assert tables.interpolate(published("8xa100-80", 8), size) == pytest.approx(us * 1e-6, rel=1e-3)
-    h200 = published("8xh200", 8)
-    assert closest(h200, "all_reduce", 8).mean_error == min(fit(h200, "all_reduce", 8, name).mean_error
-                                                            for name in ALGORITHMS["all_reduce"])
 
 
 def test_a_fit_has_no_negative_term():
@@ -158,12 +149,12 @@ def test_a_machine_can_carry_one():
     """Of the whole group, whose eight cards are in the measurement."""
     table = published("p6-b200", 32)
     measured = carrying(boxes(1e-6, ports=8), 1, "all_reduce", 32, table)
-    one = price("all_reduce", 2**32, (8, 4), measured)
+    one = price("all_reduce", 2**32, (8, 4), measured, policy="tables")
     assert one.measured and one.seconds == tables.interpolate(table, 2**32) and "made up paper" in one.source
-    assert {"shards", "flat ring"} <= {offer.algorithm for offer in one.alternatives}
-    assert not price("all_reduce", 2**32, (4, 4), measured).measured
+    assert {"tree, Simple", "ring, Simple"} <= {offer.algorithm for offer in one.alternatives}
+    assert not price("all_reduce", 2**32, (4, 4), measured, policy="tables").measured
     half = replace(measured, levels=(replace(measured.levels[0], size=64), measured.levels[1]))
-    assert not price("all_reduce", 2**32, (8, 4), half).measured            # eight such groups would share the cards
+    assert not price("all_reduce", 2**32, (8, 4), half, policy="tables").measured  # eight would share the cards
 
 
 def test_a_link_says_how_it_was_found():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.schedule import Instruction, bubble, held, in_flight, instructions, of_stage, play
+from minitp.plan.schedule import Instruction, bubble, held, instructions, of_stage, play
 
 SMALL = st.integers(1, 6)
 
@@ -43,23 +43,23 @@ def test_the_bubble_is_what_the_orders_leave_idle(schedule, stages, groups, chun
 
 
 @given(SMALL, st.integers(1, 20))
-def test_in_flight(stages, micro_batches):
+def test_held_of_one_chunk(stages, micro_batches):
     for stage in range(stages):
-        assert in_flight("1f1b", stages, micro_batches, 1, stage) == min(stages - stage, micro_batches)
-        assert in_flight("gpipe", stages, micro_batches, 1, stage) == micro_batches
+        assert held("1f1b", stages, micro_batches, 1, stage) == (min(stages - stage, micro_batches),)
+        assert held("gpipe", stages, micro_batches, 1, stage) == (micro_batches,)
 
 
 @given(st.integers(2, 8), st.integers(2, 5), st.integers(2, 4))
 def test_interleaving_holds_more(stages, chunks, groups):
     """1 + (p - 1)/(p · v) of the layers on the first stage, from two groups on; and a stage holds no more later."""
-    most = in_flight("interleaved", stages, groups * stages, chunks)
+    most = sum(held("interleaved", stages, groups * stages, chunks, 0))
     assert most / (stages * chunks) == pytest.approx(1 + (stages - 1) / (stages * chunks))
     for stage in range(stages):
         counted, most = 0, 0
         for step in of_stage("interleaved", stages, groups * stages, chunks, stage):
             counted += 1 if step.kind == "forward" else -1
             most = max(most, counted)
-        assert most == in_flight("interleaved", stages, groups * stages, chunks, stage)
+        assert most == sum(held("interleaved", stages, groups * stages, chunks, stage))
 
 
 def test_held_by_chunk_is_weighed_by_layers():

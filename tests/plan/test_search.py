@@ -1,5 +1,6 @@
 """Which layouts carry a job: what fits is what the memory's rows say, and every failure says why."""
 from dataclasses import replace
+from time import perf_counter
 
 import pytest
 
@@ -12,6 +13,7 @@ from minitp.plan.memory.capacity import Capacity
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import total
 from minitp.plan.search import Candidate, Failure, Limits, fewest, judge, search
+from minitp.plan.search_words import enough
 
 MACHINE = catalogue.machine("8xa100-80")
 LLAMA_70B, LLAMA_405B = catalogue.model("llama-2-70b"), catalogue.model("llama-3.1-405b")
@@ -61,6 +63,49 @@ def test_limits_are_kept():
     assert search(model, MACHINE, replace(job, batch=7)).reasons["batch"] > 0
 
 
+@pytest.mark.slow
+def test_stopping_early_misses_nothing():
+    """Against every variant of one mesh: experts, chunks, ZeRO, recomputation, micro-batches, with and without SP."""
+    mixtral = catalogue.model("mixtral-8x7b")
+    model, job = replace(mixtral, config=replace(mixtral.config, layers=8)), Training(batch=16, seq=4096)
+    limits = Limits(tp=2, pp=2, reserve=0.5)
+    found = search(model, MACHINE, job, limits).best[0]
+    every = [judge(model, Layout(tp=2, pp=2, dp=2, ep=ep, zero=zero, sequence=sequence, chunks=chunks,
+                                 schedule="interleaved" if chunks > 1 else "1f1b"),
+                   replace(job, recompute=recompute, micro_batch=size), MACHINE, limits)
+             for ep in (1, 2) for chunks in (1, 2, 4) for zero in (0, 1, 2, 3) for sequence in (False, True)
+             for recompute in ("none", "selective", "full") for size in (1, 2, 4, 8)]
+    assert found.seconds == pytest.approx(min(one.seconds for one in every if isinstance(one, Candidate)), rel=1e-9)
+    assert any(isinstance(one, Failure) and one.why == "memory" for one in every)
+    assert (found.layout.ep, found.layout.chunks > 1) != (1, False)
+
+
+def test_what_is_left_open_is_tried_and_what_is_set_is_kept():
+    mixtral, job = catalogue.model("mixtral-8x7b"), Inference(batch=8)
+    assert {one.layout.ep for one in search(mixtral, MACHINE, job, Limits(tp=1, pp=1)).best} & {2, 4, 8}
+    assert {one.layout.ep for one in search(mixtral, MACHINE, job, Limits(ep=2)).best} == {2}
+    assert not any(one.layout.ep > 1 for one in search(LLAMA_70B, MACHINE, job).best)
+    with pytest.raises(ConfigError, match="ep 3"):
+        search(mixtral, MACHINE, job, Limits(ep=3))
+    small = catalogue.model("gpt-22b")
+    large = search(small, MACHINE, Training(batch=128, seq=512), Limits(pp=1, zero=3)).best
+    assert any(one.job.micro_batch > 8 for one in large)
+
+
+@pytest.mark.slow
+def test_a_search_is_quick():
+    """405B on 16,384 devices, every mesh; it was made for 5 s without the checks of shapes that tests switch on."""
+    cluster, job = catalogue.machine("8xh100-80", devices=16_384), Training(batch=2048, seq=8192)
+    began = perf_counter()
+    assert search(LLAMA_405B, cluster, job).best
+    assert perf_counter() - began < 20
+
+
+def test_words_tell_how_far_the_search_went():
+    assert "up to 4,096 devices" in enough(None) and "up to 64 devices" in enough(None, 64)
+    assert enough(fewest(LLAMA_405B, MACHINE, Inference())).startswith("2 such machines, 16 devices, do: TP16, ")
+
+
 @pytest.mark.parametrize(("layout", "job", "said"), [
     (Layout(pp=4, dp=2), Inference(batch=2), "2 layers can't fill 4"), (Layout(tp=8), Inference(), "heads"),
     (Layout(dp=8), Inference(batch=3), "8 replicas"), (Layout(dp=8), Training(batch=12), "can't be dealt"),
@@ -76,3 +121,13 @@ def test_a_reserve_takes_its_share():
     full, kept = (search(LLAMA_70B, MACHINE, job, Limits(reserve=share)).best[0] for share in (0.0, 0.5))
     assert full.room - kept.room == pytest.approx(MACHINE.device.memory_real / 2, abs=1)
     assert search(LLAMA_70B, MACHINE, job, Limits(nominal=True)).best[0].room < full.room
+
+
+def test_of_layouts_that_take_equally_long_the_one_that_moves_least_is_best():
+    """ZeRO-3 gathers each layer twice a micro-batch and hides it: where ZeRO-1 fits, nothing speaks for it."""
+    job = Training(batch=1024, seq=4096)
+    small = catalogue.model("llama-2-7b")
+    best = search(small, MACHINE, job, Limits(tp=1, pp=1)).best[0]
+    third = judge(small, replace(best.layout, zero=3), best.job, MACHINE)
+    assert third.seconds == pytest.approx(best.seconds, rel=1e-6) and third.time.moved > 2 * best.time.moved
+    assert best.layout.zero == 1

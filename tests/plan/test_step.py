@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Training
-from minitp.plan.layout import Layout
+from minitp.plan.job import FLOAT32, MIXED, MIXED_FP32_GRADIENTS, PURE_BF16, Training
+from minitp.plan.layout import Layout, Place
 from minitp.plan.links import Link
+from minitp.plan.network import price
 from minitp.plan.speed import flops
-from minitp.plan.speed.step import training_step
-from tests.plan.plan_models import A100, GPT3, boxes, gpt, llama
+from minitp.plan.speed.step import training_step, updated
+from tests.plan.plan_models import A100, ETHERNET, GPT3, boxes, gpt, llama
 
 LLAMA_65B = llama(80, 8192, 64, 64, 22016, 32000)
 V100 = replace(A100, name="V100", bandwidth=0.9e12, flops={"fp16": 125e12})
@@ -77,6 +78,45 @@ def test_data_parallelism_hides_behind_passes():
                for zero in (1, 2, 3)]
     assert by_zero == sorted(by_zero)                                     # 8 micro-batches: each stage moves more
     assert by_zero[2] > 1.5 * by_zero[0]
+
+
+@pytest.mark.parametrize(("precision", "size"), [(MIXED, 28), (MIXED_FP32_GRADIENTS, 30), (FLOAT32, 28),
+                                                 (PURE_BF16, 14)])
+def test_an_update_reads_the_weights_where_they_are_the_only_copy(precision, size):
+    numbers, moved = updated(GPT3, Layout(), Training(precision=precision), Place(0, 0, 0, 0))
+    assert moved == size * numbers and numbers == GPT3.parameters
+
+
+def test_first_weights_and_last_gradients_are_never_hidden():
+    """However long the passes are: a layer's share of each. Of ZeRO's stages that take equally long one moves least."""
+    job, machine = Training(batch=512, seq=8192), boxes(64)
+    steps = [training_step(LLAMA_65B, Layout(tp=8, dp=8, zero=zero), job, machine) for zero in (0, 1, 2, 3)]
+    for zero, step in enumerate(steps):
+        row = next(row for row in step.rows if row.term == "data parallelism")
+        bare = (("all_reduce",), ("reduce_scatter", "all_gather"))[zero > 0]
+        held = LLAMA_65B.on_stage(Layout(tp=8, dp=8), Place(0, 0, 0, 0)).values()
+        layer = 2 * sum(part.total for part in held) / 80
+        assert row.seconds == pytest.approx(sum(price(op, layer, (1, 8), machine).seconds for op in bare))
+        assert step.hidden["dp"] > 20 * row.seconds
+    assert steps[1].seconds == pytest.approx(steps[3].seconds)
+    assert steps[0].moved <= steps[1].moved * 1.001 < steps[2].moved < steps[3].moved
+
+
+def test_links_that_another_axis_uses_hide_less():
+    """The same step with tp and dp in one box, where both take its link, hides less than the passes are long."""
+    job, inner = Training(batch=4, seq=256), boxes(8, inner=replace(ETHERNET, bytes_per_s=1e9))
+    shared = training_step(LLAMA_65B, Layout(tp=2, dp=4), job, inner)
+    terms = {row.term: row.seconds for row in shared.rows}
+    backward = 2 / 3 * terms["products"]
+    assert terms["tensor parallelism"] > terms["products"] > 0
+    assert shared.hidden["dp"] == pytest.approx(backward)
+
+
+def test_recomputed_scores_say_what_kor_counts():
+    row = training_step(GPT3, Layout(tp=8), replace(FULL, recompute="selective"), boxes(8)).rows[0]
+    printed = flops.gpt_selective(1, 2048, 96, 12288, 51200) / flops.step(GPT3, replace(FULL, recompute="selective")
+                                                                          ).hardware
+    assert f"an HFU {printed - 1:.1%} higher" in row.note
 
 
 def test_slower_links_between_boxes_punish_tensor_parallelism_most():

@@ -6,10 +6,9 @@ import pytest
 from minitp.errors import ConfigError
 from minitp.plan.job import Inference
 from minitp.plan.layout import Layout
-from minitp.plan.network import price
 from minitp.plan.speed import what_if
 from minitp.plan.speed.decode import token
-from tests.plan.plan_models import A100, ETHERNET, GPT3, LLAMA2_7B, LLAMA31_70B, boxes, llama
+from tests.plan.plan_models import A100, GPT3, LLAMA2_7B, LLAMA31_70B, boxes, llama
 
 SHEET = replace(A100, bandwidth_reached=1.0, flops_reached=1.0)
 WAFER = replace(A100, name="wafer", kind="wafer", memory=44 * 10**9, memory_real=44 * 10**9, memory_kind="SRAM",
@@ -31,16 +30,6 @@ def test_batch_that_computes():
     over, under = (token(LLAMA2_7B, Layout(), Inference(batch=batch, prompt=1, new=0), boxes(1))
                    for batch in (int(what_if.computing_batch(A100) * 1.2), int(what_if.computing_batch(A100) / 1.2)))
     assert over.compute_s > over.memory_s and under.compute_s < under.memory_s
-
-
-@pytest.mark.parametrize("machine", [boxes(8), boxes(8, inner=ETHERNET)])
-def test_even_payload_is_where_latency_meets_bandwidth(machine):
-    at = what_if.even_payload("all_reduce", (8,), machine, "ring")
-    link = machine.levels[0].link
-    assert at == pytest.approx(8 * link.latency_s * link.bytes_per_s, rel=0.01)       # 2·7·α = 2·7/8·nβ
-    small, big = (price("all_reduce", at * factor, (8,), machine, policy="ring") for factor in (0.5, 2))
-    assert small.latency_s > small.bandwidth_s and big.latency_s < big.bandwidth_s
-    assert what_if.even_payload("all_reduce", (1,), machine) == float("inf")
 
 
 def test_wafers_read_faster_and_hold_less():

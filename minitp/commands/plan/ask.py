@@ -5,12 +5,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from minitp.commands.plan.tables import table
 from minitp.errors import ConfigError
 from minitp.plan.questions import QUESTIONS
-from minitp.plan.questions.base import Answer, Question, WhatIf, named
+from minitp.plan.questions.base import Answer, Question, Table, WhatIf, named
+from minitp.plan.questions.symbols import explained
 
 
 def answer(names: list[str], what_if: WhatIf, as_json: bool) -> None:
@@ -58,13 +60,14 @@ def show(question: Question, found: Answer, console: Console) -> None:
     for one in found.tables:
         console.print()
         console.print(Text(one.title, "bold"))
-        made = table(*one.heads, right=one.right)
-        for row in one.rows:
-            made.add_row(*(Text(cell) for cell in row))
-        console.print(made)
+        for n, columns in enumerate(pieces(one, console.width)):
+            console.print(*([""] if n else []), piece(one, columns, console.width), sep="\n")
     for line in found.reasoning:
         console.print()
         console.print(Text(line, "dim"))
+    if short := explained(found):
+        console.print()
+        console.print(Text(f"Short: {short}.", "dim"))
     if found.sources:
         console.print()
         console.print(Text("Sources", "dim"))
@@ -74,6 +77,40 @@ def show(question: Question, found: Answer, console: Console) -> None:
     console.print()
 
 
+GAP, LONG = 2, 32                           # characters between columns; of a cell that may be broken into lines
+
+
+def pieces(one: Table, width: int) -> list[list[int]]:
+    """The columns of a table in pieces that fit a line of `width`, each with the first column, so that no short cell
+    and no word of a head is broken."""
+    needs, found = [_need(one, n) + GAP for n in range(len(one.heads))], [[0]]
+    for n in range(1, len(needs)):
+        if len(found[-1]) > 1 and sum(needs[m] for m in found[-1]) + needs[n] > width:
+            found.append([0])
+        found[-1].append(n)
+    return found
+
+
+def piece(one: Table, columns: list[int], width: int) -> RichTable:
+    """Those columns, the heads in as few lines as the width allows."""
+    made = table(*(one.heads[n] for n in columns), right=[at for at, n in enumerate(columns) if n in one.right])
+    for row in one.rows:
+        made.add_row(*(Text(row[n]) for n in columns))
+    left = width - sum(_need(one, n) + GAP for n in columns)
+    for column, n in zip(made.columns, columns, strict=True):
+        longest = max(len(one.heads[n]), *(len(row[n]) for row in one.rows))
+        column.width = min(longest, _need(one, n) + max(0, left))
+        left -= column.width - _need(one, n)
+    return made
+
+
+def _need(one: Table, n: int) -> int:
+    """Characters that a column takes at the least: its cells, where they aren't long, and the words of its head."""
+    cells = (len(cell) if len(cell) <= LONG else max(LONG * 3 // 4, *map(len, cell.split())) for row in one.rows
+             for cell in [row[n]])
+    return max(*map(len, one.heads[n].split()), *cells)
+
+
 OPTIONS = {"model": "--model", "machine": "--machine", "devices": "--gpus", "memory": "--gpu-memory",
            "link": "--link", "between": "--between", "tokens": "--tokens", "seq": "--seq", "batch": "--batch",
            "weights": "--weights"}
@@ -81,4 +118,5 @@ OPTIONS = {"model": "--model", "machine": "--machine", "devices": "--gpus", "mem
 
 
 def plain(question: Question, found: Answer) -> dict[str, Any]:
-    return {"name": question.name, "question": question.text, "claims": question.claims, **asdict(found)}
+    return {"name": question.name, "question": question.text, "claims": question.claims, **asdict(found),
+            "short_forms": explained(found)}

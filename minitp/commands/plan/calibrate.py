@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from minitp.comm import Communicator
+from minitp.commands.plan.tables import table
 from minitp.errors import ConfigError, SaveError
 from minitp.plan import units
 from minitp.plan.calibrate import Calibration, calibrate, machine_of
@@ -77,7 +78,7 @@ def as_plain(found: Calibration, path: Path) -> dict[str, Any]:
             "message": {**_pair(found.message_fit.link, found.message_error), "times": list(map(list, found.messages))},
             "collectives": [
                 {"op": one.op, "ranks": one.ranks, **_pair(one.fit.link, one.fit_error),
-                 "half_size": _finite(one.half_size), "spread": one.spread,
+                 "half_size": _finite(one.fit.half_size), "spread": one.spread,
                  "table_error": None if one.error is None else asdict(one.error),
                  "times": [[n, *spread] for n, spread in one.times.items()]} for one in found.collectives]}
 
@@ -105,17 +106,16 @@ def show(found: Calibration, path: Path, console: Console) -> None:
 
 
 def _collectives(found: Calibration) -> Table:
-    table = Table(title="Collectives: α + nβ, and tables by payload", caption="off, in the median and at most: the "
-                  "pair from its own points, the table from sizes that are in none")
-    for name in ("collective", "ranks", "α", "1/β", "n½", "pair off", "table off", "spread"):
-        table.add_column(name, justify="left" if name == "collective" else "right")
+    made = table("collective", "ranks", "α", "1/β", "n½", "pair off", "table off", "spread", right=range(1, 8),
+                 title="Collectives: α + nβ, and tables by payload",
+                 caption="off, in the median and at most: the pair from its own points, the table from sizes that are "
+                         "in none")
     pair = found.message_fit
-    half = pair.link.latency_s * pair.link.bytes_per_s
-    table.add_row("message", "2", *_in_words(pair.link, half), _off(found.message_error), "", "")
+    made.add_row("message", "2", *_in_words(pair.link, pair.half_size), _off(found.message_error), "", "")
     for one in found.collectives:
-        table.add_row(one.op, str(one.ranks), *_in_words(one.fit.link, one.half_size), _off(one.fit_error),
-                      _off(one.error), f"{one.spread:.0%}")
-    return table
+        made.add_row(one.op, str(one.ranks), *_in_words(one.fit.link, one.fit.half_size), _off(one.fit_error),
+                     _off(one.error), f"{one.spread:.0%}")
+    return made
 
 
 def _in_words(link: Any, half: float) -> tuple[str, str, str]:
@@ -128,16 +128,14 @@ def _off(error: Error | None) -> str:
 
 
 def _rates(found: Calibration) -> Table:
-    table = Table(title="One rank")
-    for name in ("", "alone", f"all {found.facts['ranks']} at once"):
-        table.add_column(name, justify="right" if name else "left")
+    made = table("", "alone", f"all {found.facts['ranks']} at once", right=(1, 2), title="One rank")
     words: dict[str, Callable[[float], str]] = {"read": units.rate, "copy": units.rate}
     names = {"read": "memory read (matrix · vector)", "copy": "memory copied, read + written",
              "float32": "products in float32", "float64": "products in float64"}
     for name, rate in found.rates.items():
         in_words = words.get(name, units.flops)
-        table.add_row(names[name], in_words(rate["alone"]), in_words(rate["together"]))
-    return table
+        made.add_row(names[name], in_words(rate["alone"]), in_words(rate["together"]))
+    return made
 
 
 def notes(found: Calibration) -> list[str]:

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from minitp.comm import Communicator
+from minitp.commands.plan.tables import table
 from minitp.plan import units
-from minitp.plan.catalogue import machine, machines_folder
+from minitp.plan.catalogue import THIS, machine, this_file
 from minitp.plan.check import GOAL, Compared, Comparison, comparison
 from minitp.plan.check.held import Held
 from minitp.plan.check.pass_times import PassCompared
@@ -23,7 +24,7 @@ NOT_CALIBRATED = 2
 
 def described(name: str) -> Machine:
     """The machine's description; where this one has none yet it is said how to get it, and the exit code is 2."""
-    if name == "this" and not (machines_folder() / "this.toml").is_file():
+    if name == THIS and this_file() is None:
         Console(stderr=True).print("minitp: there is no description of this machine yet: `minitp plan calibrate` "
                                    "measures one (half a minute). --machine takes another", highlight=False)
         raise typer.Exit(NOT_CALIBRATED)
@@ -70,22 +71,21 @@ def _say(console: Console, line: str) -> None:
 
 def collectives_table(rows: Iterable[Compared], title: str, counts: bool = True) -> Table:
     """Predicted, modeled and measured in columns of their own."""
-    table = Table(title=title, title_justify="left", caption_justify="left", box=None, pad_edge=False,
-                  padding=(0, 1, 0, 0), caption="measured: from when the last rank is there, lower quartile and median."
-                  " stated error: the table's at sizes that are in none, median and largest")
-    heads = ["collective", "payload", *(["pre-\ndicted", "re-\ncorded"] if counts else []), "modeled", "stated\nerror",
+    names = ["collective", "payload", *(["pre-\ndicted", "re-\ncorded"] if counts else []), "modeled", "stated\nerror",
              "by", "measured,\nmedian", "modeled /\nmeasured"]
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("collective", "by") else "right", no_wrap=head != "by",
-                         overflow="fold", vertical="top")
+    made = table(*names, right=[n for n, name in enumerate(names) if name not in ("collective", "by")], title=title,
+                 whole=[n for n, name in enumerate(names) if name != "by"],
+                 caption="measured: from when the last rank is there, lower quartile and median. stated error: the "
+                         "table's at sizes that are in none, median and largest")
+    made.padding = (0, 1, 0, 0)                    # a narrow terminal has room for all of it
     for row in rows:
         have = f"{row.recorded:,}" if row.exact else f"[red]{row.recorded:,}[/red]"
-        table.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
-                      _time(row.modeled_s), "" if row.stated is None else
-                      f"{row.stated.median:.0%},\n{row.stated.worst:.0%}", row.by,
-                      f"{_time(row.measured_s)}\n{_time(row.median_s)}".strip(),
-                      "" if row.ratio is None else f"{row.ratio:.2f}")
-    return table
+        made.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
+                     _time(row.modeled_s), "" if row.stated is None else
+                     f"{row.stated.median:.0%},\n{row.stated.worst:.0%}", row.by,
+                     f"{_time(row.measured_s)}\n{_time(row.median_s)}".strip(),
+                     "" if row.ratio is None else f"{row.ratio:.2g}")
+    return made
 
 
 def times_told(rows: Iterable[Compared], machine: str) -> str:
@@ -104,19 +104,18 @@ def _time(seconds: float | None) -> str:
 
 def passes_table(rows: Iterable[PassCompared]) -> Table:
     """One line for each part of a token, a prompt or a step."""
-    table = Table(title="Where the time goes, each in the median")
-    for name in ("", "modeled", "measured", "modeled / measured"):
-        table.add_column(name, justify="right" if name else "left")
+    made = table("", "modeled", "measured", "modeled / measured", right=(1, 2, 3),
+                 title="Where the time goes, each in the median")
     for row in rows:
-        table.add_row(f"{row.unit} ({row.count})", _time(row.modeled_s), _time(row.measured_s), _over(
+        made.add_row(f"{row.unit} ({row.count})", _time(row.modeled_s), _time(row.measured_s), _over(
             row.modeled_s, row.measured_s))
-        table.add_row("  weights and products", _time(row.modeled_computing_s), "", "")
-        table.add_row("  computing, with norms and Python", "", _time(row.measured_computing_s), _over(
+        made.add_row("  weights and products", _time(row.modeled_computing_s), "", "")
+        made.add_row("  computing, with norms and Python", "", _time(row.measured_computing_s), _over(
             row.modeled_computing_s, row.measured_computing_s))
-        table.add_row("  collectives", _time(row.modeled_collectives_s), _time(row.measured_collectives_s), _over(
+        made.add_row("  collectives", _time(row.modeled_collectives_s), _time(row.measured_collectives_s), _over(
             row.modeled_collectives_s, row.measured_collectives_s))
-        table.add_row("  waiting for one another", "not modeled", _time(row.waiting_s), "")
-    return table
+        made.add_row("  waiting for one another", "not modeled", _time(row.waiting_s), "")
+    return made
 
 
 def _over(one: float | None, other: float | None) -> str:
@@ -125,13 +124,11 @@ def _over(one: float | None, other: float | None) -> str:
 
 def memory_table(rows: Iterable[Held]) -> Table:
     """Planned beside held, to the byte."""
-    table = Table(title="Memory of each rank")
-    for name in ("rank", "kind", "planned", "held"):
-        table.add_column(name, justify="left" if name == "kind" else "right")
+    made = table("rank", "kind", "planned", "held", right=(0, 2, 3), title="Memory of each rank")
     for row in rows:
-        table.add_row(str(row.rank), plain(row.kind, 30), f"{row.planned:,} B",
-                      f"{row.held:,} B" if row.exact else f"[red]{row.held:,} B[/red]")
-    return table
+        made.add_row(str(row.rank), plain(row.kind, 30), f"{row.planned:,} B",
+                     f"{row.held:,} B" if row.exact else f"[red]{row.held:,} B[/red]")
+    return made
 
 
 def check_collectives(group: Communicator, found: Machine, seconds: float, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search, wholly_fixed
 from minitp.plan.search_words import WHY, enough, unit
+from minitp.plan.speed.against import published
 from minitp.plan.speed.decode import PassTime
 from minitp.trace.wording import count
 
@@ -40,7 +41,7 @@ def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: i
         console.print(Text(f"Memory of the fullest device with {first.layout} ({where(first)})", "bold"))
         console.print(memory_table(first.rows), "", sep="\n")
         console.print(Text(f"Time of a {unit(job)} with {first.layout}", "bold"))
-        console.print(time_table(first.time.rows), "", sep="\n")
+        console.print(time_table(first.time.rows), *accuracy(job), "", sep="\n")
     else:
         console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
         console.print(*([Text(enough(larger))] if larger or (lacking and not code) else []), "", sep="\n")
@@ -106,6 +107,11 @@ def speed_cells(one: Candidate) -> list[str]:
     return [f"{time.mfu:.0%}", f"{time.tokens_per_s:,.0f}", f"{time.days:,.1f}" if time.days else "–"]
 
 
+def accuracy(job: Job) -> list[Text]:
+    """How far a step's time was off where somebody measured one."""
+    return [] if isinstance(job, Inference) else [Text(published().text, "dim")]
+
+
 def failures(found: Found) -> list[Text]:
     """Why the others fail, those that came closest first."""
     if not found.failed:
@@ -136,6 +142,7 @@ def plain(model: PlannedModel, machine: Machine, job: Job, found: Found, larger:
     return {"model": model.name, "parameters": model.parameters, "machine": machine.to_plain(),
             "job": job_in_words(job), "tried": found.tried,
             "best": [plain_candidate(one) for one in found.best[:top]],
+            "against": published().to_plain() if isinstance(job, Training) else None,
             "failed": [{"layout": str(one.layout), "why": one.why, "text": one.text} for one in found.failed],
             "enough": None if larger is None else {"devices": larger[0].devices,
                                                    "layout": str(larger[1].best[0].layout)}}

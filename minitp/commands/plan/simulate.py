@@ -19,6 +19,8 @@ from minitp.plan.search import unfit
 from minitp.plan.simulate import Progress, replay, simulated
 from minitp.plan.simulate.classes import Show, Straggler
 from minitp.plan.simulate.result import Share, Simulation
+from minitp.plan.simulate.write import STEP
+from minitp.plan.speed.against import published
 from minitp.plan.units import both
 from minitp.progress import steps_bar
 from minitp.runs import header_of
@@ -56,22 +58,6 @@ def check_target(output: Path | None) -> None:
         raise ConfigError(f"a trace is a file NAME.json or NAME.json.gz, not {output.name}")
     if not output.resolve().parent.is_dir():
         raise ConfigError(f"--output {output}: there is no folder {output.resolve().parent}")
-
-
-def replicas(gpus: int | None, replica: int, dp: int | None, there: int) -> int:
-    """How many replicas of so many devices: as asked for, or what is left of the devices, of which the machine has
-    `there` where nobody says how many. ConfigError where the numbers don't go together."""
-    if dp is None:
-        if gpus is None:
-            return max(1, there // replica)
-        if gpus % replica:
-            raise ConfigError(f"{gpus:,} devices can't be dealt to replicas of tp · pp = {replica:,} each: "
-                              f"{gpus // replica * replica or replica:,} would work")
-        return gpus // replica
-    if gpus is not None and replica * dp != gpus:
-        raise ConfigError(f"tp · pp = {replica:,} times dp = {dp:,} are {replica * dp:,} devices, not {gpus:,}: leave "
-                          "out --gpus or --dp")
-    return dp
 
 
 def replay_trace(path: Path, speed: float, how: How, machine: Callable[[int], Machine]) -> None:
@@ -134,6 +120,10 @@ def _print(made: Simulation, console: Console) -> None:
     layout = f" · {told['layout']}" if "layout" in told else ""
     console.print(Text.assemble((duration(made.seconds * 1e9), "bold"), f" for {made.what} on "
                                 f"{count(made.devices, 'device')}{layout}"))
+    if made.planned is not None:
+        console.print(Text(made.planned.text, "dim"))
+        if made.what == STEP:
+            console.print(Text(published().text, "dim"))
     where = table("where a device's time goes (mean)", "model", "", right=(1, 2))
     for one, seconds in made.shares.items():
         where.add_row(_words(one), duration(seconds * 1e9), share(seconds, made.seconds))

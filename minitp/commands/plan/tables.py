@@ -11,12 +11,14 @@ from minitp.plan.memory.terms import legend
 from minitp.plan.rows import Row, TimeRow, total
 
 
-def table(*heads: str, right: Sequence[int] = (), title: str | None = None, caption: str | None = None) -> Table:
-    """An empty one in the house's looks; `right`: the columns of numbers."""
+def table(*heads: str, right: Sequence[int] = (), whole: Sequence[int] = (), title: str | None = None,
+          caption: str | None = None) -> Table:
+    """An empty one in the house's looks; `right`: the columns of numbers; `whole`: those that are never folded."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", title=title, caption=caption,
                  title_justify="left", caption_justify="left", title_style="bold", caption_style="dim")
     for n, head in enumerate(heads):
-        made.add_column(head, justify="right" if n in right else "left", overflow="fold", vertical="top")
+        made.add_column(head, justify="right" if n in right else "left", overflow="fold", vertical="top",
+                        no_wrap=n in whole)
     return made
 
 

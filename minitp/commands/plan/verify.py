@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from minitp.commands.plan.tables import table
 from minitp.errors import ConfigError
 from minitp.plan.verify.case import KINDS, Case, Unreadable, read_cases
 from minitp.plan.verify.judge import Outcome, counts, verify
@@ -55,24 +55,18 @@ def print_kind(outcomes: Sequence[Outcome], kind: str, console: Console) -> None
     if not outcomes:
         return
     console.print(Text(HEADS[kind], "bold"))
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("case", overflow="fold")
-    for head in ("published", "planned"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("unit", overflow="fold")
-    table.add_column("apart", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    made = table("case", "published", "planned", "unit", "apart", "verdict", right=(1, 2, 4), whole=(1, 2, 4, 5))
     seen = ""
     for outcome in sorted(outcomes, key=lambda outcome: first_of(outcomes, outcome.quantity)):
         if outcome.quantity != seen:
             seen = outcome.quantity
-            table.add_row(Text(plain(seen, 60), "italic"))
+            made.add_row(Text(plain(seen, 60), "italic"))
         verdict = Text(outcome.verdict, STYLES.get(outcome.verdict, "bold red"))
         if outcome.verdict == "ratio":
             verdict = Text(f"{outcome.ratio:.2f} ×", "dim")
-        table.add_row("  " + plain(outcome.id, 60), figure(outcome.published), figure(outcome.planned),
-                      plain(outcome.unit.split("(")[0].strip() or outcome.unit, 14), apart(outcome), verdict)
-    console.print(table)
+        made.add_row("  " + plain(outcome.id, 60), figure(outcome.published), figure(outcome.planned),
+                     plain(outcome.unit.split("(")[0].strip() or outcome.unit, 14), apart(outcome), verdict)
+    console.print(made)
     console.print()
 
 

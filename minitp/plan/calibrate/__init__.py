@@ -65,13 +65,6 @@ class Collective:
         return Error.of((size, pair.seconds(size), seconds) for size, seconds in self.table)
 
     @property
-    def half_size(self) -> float:
-        """n½: the payload at which latency and bytes take the same by that pair, and half the rate is reached."""
-        pair = self.fit
-        per_byte = pair.seconds(1) - pair.seconds(0)
-        return pair.link.latency_s / per_byte if per_byte > 0 else float("inf")
-
-    @property
     def spread(self) -> float:
         """Interquartile spread over lower quartile, of the size in the middle: the machine's other work widens it."""
         shares = sorted((high - low) / low for low, _, high in self.times.values() if low > 0)

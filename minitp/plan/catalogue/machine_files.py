@@ -32,6 +32,12 @@ def machines_folder() -> Path:
     return Path(given).expanduser() if given else Path(user_config_dir("minitp", appauthor=False)) / "machines"
 
 
+def this_file() -> Path | None:
+    """The description that `minitp plan calibrate` writes of this machine; None where there is none yet."""
+    path = machines_folder() / f"{THIS}.toml"
+    return path if path.is_file() else None
+
+
 def read_machines(path: Path) -> tuple[dict[str, Machine], dict[str, str]]:
     """The machines of a file by name, and aliases → names. ConfigError names the file and the row that is wrong."""
     rows = read(path, "machine", "device", "link")
@@ -131,6 +137,7 @@ def _device_row(device: Device) -> list[str]:
 def _link_row(link: Link) -> list[str]:
     return ["[[link]]", f"name = {_quoted(link.name)}", f"latency = {float(link.latency_s)!r}",
             f"rate = {float(link.bytes_per_s)!r}", f"data_sheet = {float(link.data_sheet)!r}",
+            *([f"kind = {_quoted(link.kind)}"] if link.kind else []), f"peers = {link.peers}",
             f"source = {_quoted(link.source)}"]
 
 

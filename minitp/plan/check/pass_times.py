@@ -12,7 +12,7 @@ import numpy as np
 
 from minitp.errors import ConfigError
 from minitp.plan.calibrate.durations import Kind, per_sync
-from minitp.plan.job import FLOAT32, Inference, Recompute, Training
+from minitp.plan.job import Inference, Recompute
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -132,7 +132,7 @@ def _roofline(plan: Plan, unit: str, machine: Machine) -> float | None:
     operations = 0.0
     for batch, tokens in steps.micro_batches:
         if batch and tokens:
-            job = Training(batch, tokens, batch, cast(Recompute, plan.recompute), FLOAT32)
-            operations += flops.step(model, job).hardware
+            forward = flops.on_stage(model, layout, 0, tokens).times(batch * tokens)
+            operations += flops.passes(forward, cast(Recompute, plan.recompute)).hardware
     device = machine.device
-    return operations / placement.ranks / (device.peak(plan.dtype) * device.flops_reached)
+    return operations / (device.peak(plan.dtype) * device.flops_reached)

@@ -11,10 +11,10 @@ from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.plan import memory
-from minitp.plan.job import Inference, Job, Precision, Training
+from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Device
-from minitp.plan.memory import RESERVE, states
+from minitp.plan.memory import RESERVE
 from minitp.plan.model import PlannedModel
 from minitp.plan.rows import Row, total
 
@@ -145,7 +145,8 @@ def fewest_by_bytes(model: PlannedModel, job: Job, capacity: Capacity) -> int:
 
 def fewest_devices(model: PlannedModel, job: Job, capacity: Capacity, layouts: Callable[[int], Iterable[Layout]],
                    limit: int = 4096) -> tuple[int, Layout] | None:
-    """The fewest devices for which one of `layouts(devices)` fits, and that layout; None up to `limit`.
+    """The fewest single devices for which one of `layouts(devices)` fits, by memory alone, and that layout; None up to
+    `limit`. Whole machines, and how fast they are: `minitp.plan.search.fewest`.
 
     Layouts that a job or a model can't have are passed over.
     """
@@ -167,12 +168,6 @@ def tensor_and_pipeline(per_machine: int, layers: int) -> Callable[[int], Iterab
             if devices % tp == 0 and devices // tp <= layers:
                 yield Layout(tp=tp, pp=devices // tp)
     return layouts
-
-
-def largest_model(capacity: Capacity, *, zero: int = 0, d: int = 1, tp: int = 1,
-                  precision: Precision | None = None) -> int:
-    """The most parameters whose training states fit: the theory columns of Rajbhandari et al. 2020, table 2."""
-    return most(lambda n: total(states.bare(n, zero=zero, d=d, tp=tp, precision=precision)) <= capacity.usable)
 
 
 def _fits(model: PlannedModel, layout: Layout, job: Job, capacity: Capacity) -> bool:

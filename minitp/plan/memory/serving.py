@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from minitp.plan import formula
 from minitp.plan.formula import literal
-from minitp.plan.job import Inference, bytes_of
+from minitp.plan.job import FLOAT32_BYTES, Inference, bytes_of
 from minitp.plan.memory.buffers import passing
 from minitp.plan.memory.rank_share import Share
 from minitp.plan.memory.terms import Symbols, Term
@@ -12,7 +12,6 @@ CACHE = "Kwon et al. 2023 (vLLM), section 3: k and v of every layer, kv head and
 COPIED = "with copies of kv heads that several ranks need: with t ranks divided by min(t, kv heads), not by t"
 LOGITS = "minitp.layers.head: float32"
 WORK = "minitp.layers: arrays alive at once inside one layer; scores are never stored (Dao et al. 2022)"
-LOGIT_BYTES = 4
 
 
 def inference(share: Share, job: Inference) -> Iterator[Term]:
@@ -45,6 +44,6 @@ def _work(share: Share, job: Inference, symbols: Symbols) -> Iterator[Term]:
 
 def _logits(share: Share, job: Inference, symbols: Symbols) -> Iterator[Term]:
     name, tokens = ("of every token of a pass", "n") if job.every_row else ("of each sequence's last token", "b")
-    yield Term("logits", f"logits {name}", f"{LOGIT_BYTES} · {tokens} · V", symbols, LOGITS)
+    yield Term("logits", f"logits {name}", f"{FLOAT32_BYTES} · {tokens} · V", symbols, LOGITS)
     if share.widths.vocab < share.config.vocab:
-        yield Term("logits", "logits, gathered to choose a token", f"{LOGIT_BYTES} · b · V_all", symbols, LOGITS)
+        yield Term("logits", "logits, gathered to choose a token", f"{FLOAT32_BYTES} · b · V_all", symbols, LOGITS)

@@ -1,11 +1,14 @@
-"""What one collective, or one message, takes on a machine: a model, or a table that somebody measured.
+"""What one collective, or one message, takes on a machine: a model, or a table that was measured there.
+
+A plan prices all of a machine's collectives by ONE rule, that of the library which it would use (policies.library).
+Never are tables of a benchmark and a model compared with each other: the conditions differ.
 
 A group meets at one level of the machine or at several (Machine.meeting). Within one level the algorithm is chosen by
 size. Over several there are ways to divide the work between the levels (plan.hierarchy), and flat algorithms, which go
-at the pace of the slowest link; the cheapest is taken, and all are shown. Measured tables of a level come first.
+at the pace of the slowest link; the cheapest is taken, and all are shown.
 
-Times don't hold what is around a collective: no kernel launch, no wait for a late rank. What a library really chose is
-not known.
+A modeled time holds what starting the call takes (Device.launch_s), a measured one what its measurement held; neither
+the wait for a late rank. What a library really chose is not known.
 """
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,6 +23,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.network import hierarchy, nccl, policies, tables
 from minitp.plan.network.collectives import ALGORITHMS, COSTS_AS, Cost, Model, cost, has_model, model
 from minitp.plan.network.hierarchy import Met, Part
+from minitp.plan.network.policies import LIBRARY, TABLES
 from minitp.plan.network.prices import Price, Stage
 
 Sharing = Literal["all", "alone"]
@@ -29,36 +33,41 @@ ONE_SENDER = ("star", "ring", "tree")
 _MESSAGE, _SENT = Cost(1, Fraction(1)), Model(lambda p: Cost(1, Fraction(1)), "α + nβ", "Hockney 1994")
 
 
-def price(op: str, payload: float, meeting: Iterable[int], machine: Machine, *, policy: str = "best",
-          sharing: Sharing = "all", gamma: float = 0.0) -> Price:
+def price(op: str, payload: float, meeting: Iterable[int], machine: Machine, *, policy: str = LIBRARY,
+          sharing: Sharing = "all", gamma: float = 0.0, keep: bool = True) -> Price:
     """The time of one `op` over a group of which meeting[i] members, or units with some, meet at level i.
 
     payload  bytes of the whole array, as the trace counts it: after a gather, before a scatter or a reduce
-    policy   "best" by this model, "mpich" or "nccl" by their rules, "hierarchical" or "flat", or an algorithm by name
+    policy   "library": as the machine's own chooses. "best" by α and β, "mpich" or "nccl" by their rules, "tables":
+             measured where there is a table of the whole meeting, "hierarchical" or "flat", or an algorithm by name
     sharing  "all": every device of a machine is at it at once, in groups alike, and shares its machine's ports;
              "alone": this group only
     gamma    seconds to add up one byte
+    keep     whether the answer is remembered: not by who asks for hundreds of sizes
 
     A `send` goes over the outermost level at which the two meet. ConfigError for an op without a model, for sizes below
     0, for more levels than the machine has, for a policy that isn't one.
     """
-    return _price(op, float(payload), tuple(meeting), machine, policy, sharing, float(gamma))
+    ask = _kept if keep else _price
+    return ask(op, float(payload), tuple(meeting), machine, policy, sharing, float(gamma))
 
 
-@lru_cache(maxsize=8192)
 def _price(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str, sharing: Sharing,
            gamma: float) -> Price:
     met = _checked(op, payload, meeting, machine, policy, sharing, gamma)
     if not met:
         return Price(op, payload, meeting, policy, ())
-    desk = _Desk(op, machine, meeting, policy, sharing, gamma, payload)
-    if op == "send":
-        return Price(op, payload, meeting, "direct", (desk.message(met[-1][0]),))
-    offers = desk.offers(COSTS_AS.get(op, op), met)
-    found = sorted((Price(op, payload, meeting, name, stages) for name, stages in offers.items()),
-                   key=lambda offer: offer.seconds)
+    chosen = policies.library(machine) if policy == LIBRARY else policy
+    desk, around = _Desk(op, machine, meeting, chosen, sharing, gamma, payload), machine.device.launch_s
+    offers = {"direct": (desk.message(met[-1][0]),)} if op == "send" else desk.offers(COSTS_AS.get(op, op), met)
+    found = sorted((Price(op, payload, meeting, name, stages, 0.0 if stages[0].measured else around)
+                    for name, stages in offers.items()), key=lambda offer: offer.seconds)
     first = next((offer for offer in found if offer.algorithm == "measured"), found[0])
-    return replace(first, alternatives=tuple(found))
+    return replace(first, alternatives=() if op == "send" else tuple(found))
+
+
+_kept = lru_cache(maxsize=1024)(_price)
+"""A price is about 10 KB with what it was chosen from."""
 
 
 def _checked(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, policy: str, sharing: str,
@@ -75,6 +84,8 @@ def _checked(op: str, payload: float, meeting: tuple[int, ...], machine: Machine
     if len(meeting) > len(machine.levels) or any(members < 1 for members in meeting):
         raise ConfigError(f"a group meets with 1 member or more at each of the {len(machine.levels)} levels of "
                           f"{machine.name}; {meeting} was asked for")
+    if policy == "nccl" and machine.device.kind != "gpu":
+        raise ConfigError(f"NCCL runs on GPUs; {machine.name} has {machine.device.name}")
     return tuple((level, members) for level, members in enumerate(meeting) if members > 1)
 
 
@@ -89,30 +100,36 @@ class _Desk:
     gamma: float
     payload: float
 
-    @property
-    def tables(self) -> bool:
-        """Whether measured times stand in: not where an algorithm or a library's rule was asked for."""
-        return self.policy in ("best", "hierarchical", *policies.WAYS)
-
     def offers(self, op: str, met: Met) -> Offers:
         """Every way that the policy leaves open, by name; ConfigError where it leaves none."""
         ranks, outer = prod(members for _, members in met), met[-1][0]
         if self.policy == "nccl":
             return self._nccl(op, met)
         whole = Part(outer, op, ranks, Fraction(1), 1)
+        if self.policy == TABLES:
+            return self._by_tables(whole, met)
         offers = self._alike(whole) if len(met) == 1 else self._ways(op, met) | self._flat(op, met, ranks)
         if not offers:
             raise ConfigError(f"{op} over {len(met)} level{'s' * (len(met) > 1)} has no {self.policy!r}; it has "
                               f"{', '.join((*hierarchy.plans(op, met), *ALGORITHMS[op]))}")
-        others = self._groups(outer) > 1 and self.machine.levels[outer].ports > 0
-        table = self._measured(whole) if self.tables and not others else None
-        return offers if table is None else {"measured": (table,)} | offers
+        return offers
+
+    def _by_tables(self, whole: Part, met: Met) -> Offers:
+        """The table of the whole meeting, beside the model; else what the machine's library has without tables. Of
+        ways over several levels those whose parts inside a box are measured are not compared with others."""
+        modeled = replace(self, policy=policies.modeled(self.machine)).offers(whole.op, met)
+        others = self._groups(whole.level) > 1 and self.machine.levels[whole.level].ports > 0
+        table = None if others else self._measured(whole)
+        if table is not None:
+            return {"measured": (table,)} | modeled
+        ways = self._ways(whole.op, met) if len(met) > 1 else {}
+        return {name: way for name, way in ways.items() if any(stage.measured for stage in way)} or modeled
 
     def message(self, level: int) -> Stage:
         """One message: Hockney's α + nβ."""
-        link, shared = self._link(level, 1)
+        link, shared = self._link(level, 1, 2)
         part = Part(level, "send", 2, Fraction(1), 1)
-        measured = self._measured(part) if self.tables and shared == 1 else None
+        measured = self._measured(part) if self.policy == TABLES and shared == 1 else None
         return measured or self._time(part, "direct", _MESSAGE, link, shared)
 
     def _alike(self, part: Part) -> Offers:
@@ -125,7 +142,7 @@ class _Desk:
         """Over several levels, one stage after the other."""
         wanted = "leaders" if self.policy == "mpich" and op in policies.MPICH_LED else self.policy
         return {name: tuple(self._stage(part) for part in plan) for name, plan in hierarchy.plans(op, met).items()
-                if wanted in ("best", "hierarchical", name)}
+                if wanted in ("best", TABLES, "hierarchical", name)}
 
     def _flat(self, op: str, met: Met, ranks: int) -> Offers:
         """Algorithms that know nothing of levels: each message as slow as the slowest of its round."""
@@ -145,26 +162,26 @@ class _Desk:
 
     def _nccl(self, op: str, met: Met) -> Offers:
         """NCCL's own estimates. What it does by messages, as all-to-all, it has none of: the cheapest flat one."""
-        if self.machine.device.kind != "gpu":
-            raise ConfigError(f"NCCL runs on GPUs; {self.machine.name} has {self.machine.device.name}")
         ranks, each = prod(members for _, members in met), self.meeting[0]
         if op not in nccl.OPS:
             return replace(self, policy="flat")._flat(op, met, ranks)
-        inside, levels = self.machine.levels[0].link, [level for level, _ in met if level > 0]
-        rails = [each * self._link(level, each)[0].bytes_per_s for level in levels]
-        hardware: nccl.Hardware = "nvlink" if inside.name.lower().startswith("nvlink") else "pcie"
-        group = nccl.Group(ranks // each, each, min([*rails, *([inside.bytes_per_s] if each > 1 else [])]), hardware,
-                           nccl.generation(self.machine.device.name))
-        outer = met[-1][0]
+        inside, outer = self._link(0, 1)[0], met[-1][0]
+        between = [self._link(level, each)[0] for level, _ in met if level > 0]
+        rails = [each * link.bytes_per_s for link in between]
+        group = nccl.Group(ranks // each, each, min([*rails, *([inside.bytes_per_s] if each > 1 else [])]),
+                           nccl.generation(self.machine.device.name), nccl.Hop(inside.kind, inside.latency_s),
+                           max((nccl.Hop(link.kind, link.latency_s) for link in between),
+                               key=lambda hop: hop.alpha_s, default=nccl.Hop("rdma")))
         return {offer.name: (Stage(outer, self.machine.levels[outer].name, op, ranks, self.payload, offer.name,
                                    offer.latency_s, offer.bandwidth_s, 0.0, self._crossing(outer, each), offer.formula,
                                    (nccl.SOURCE, f"bus bandwidth of {inside.name}: {inside.source}")),)
                 for offer in nccl.offers(op, self.payload, group)}
 
     def _stage(self, part: Part) -> Stage:
-        """One part of a way over several levels: by a table, else by the algorithm that the policy chooses."""
-        alone = self.tables and self._crossing(part.level, part.crossing) == 1
-        return (self._measured(part) if alone else None) or self._modeled(part, self._choice(part))
+        """One part of a way over several levels. A table counts all ranks below its level: none but that of the
+        innermost stands for a part."""
+        measured = self._measured(part) if self.policy == TABLES and part.level == 0 else None
+        return measured or self._modeled(part, self._choice(part))
 
     def _choice(self, part: Part) -> str:
         link, _ = self._link(part.level, part.crossing)
@@ -189,21 +206,12 @@ class _Desk:
         if key is None:
             return None
         table = level.tables[key]
-        last = table[-1][0]
-        seconds = tables.interpolate(table, min(size, last) if key[0] != part.op else size)
-        if key[0] != part.op and size > last:                 # beyond its points a variant grows as the plain op does
-            seconds += self._plain(part, size) - self._plain(part, last)
+        seconds = tables.interpolate(table, size)
         latency = min(seconds, tables.ends(table)[0])
         return Stage(part.level, level.name, part.op, part.ranks, size, "measured", latency, seconds - latency,
                      0.0, 1.0, "a line in logarithms between measured points",
                      (f"measured: {key[0]} over {part.ranks} ranks of {self.machine.name}, {level.name}"
                       + (f": {level.sources[key]}" if key in level.sources else ""),), True)
-
-    def _plain(self, part: Part, size: float) -> float:
-        """Seconds of the op that this one is a variant of, over the same ranks."""
-        whole = part.ranks == prod(self.meeting)
-        meeting = self.meeting if whole else (*(1,) * part.level, part.ranks)
-        return _price(part.op, size, meeting, self.machine, "best", self.sharing, self.gamma).seconds
 
     def _size(self, part: Part) -> float:
         return float(part.share) * self.payload
@@ -218,7 +226,9 @@ class _Desk:
         ports = self.machine.levels[level].ports
         return max(1.0, members * self._groups(level) / ports) if ports else 1.0
 
-    def _link(self, level: int, members: int) -> tuple[Link, float]:
-        """What one of them sees of the link then, and how many share a port."""
-        link, shared = self.machine.levels[level].link, self._crossing(level, members)
+    def _link(self, level: int, members: int, ends: int = 0) -> tuple[Link, float]:
+        """What one of them sees of the link then, and how many share a port. `ends`: units that meet there, where it
+        isn't all of the group's."""
+        shared = self._crossing(level, members)
+        link = self.machine.levels[level].link.among(ends or self.meeting[level])
         return (link if shared == 1 else replace(link, bytes_per_s=link.bytes_per_s / shared)), shared

@@ -1,24 +1,14 @@
 """Bus bandwidth, as nccl-tests prints it, and back: what of S/t would cross each rank's link.
 
-S is defined by each op, and it isn't always what a rank holds: SIZE_OF says what. It is minitp's payload but for an
-all-to-all, whose payload is all ranks' arrays and whose S is one rank's.
+S is defined by each op, and it isn't always what a rank holds: of an all-gather it is all that a rank ends with, of a
+scatter the root's array. It is minitp's payload but for an all-to-all, whose payload is all ranks' arrays and whose S
+is one rank's.
 Beyond one machine bus bandwidth is no wire rate: most of a ring's hops stay inside.
 """
 from fractions import Fraction
 
 from minitp.errors import ConfigError
 from minitp.plan.network.collectives import COSTS_AS
-
-SIZE_OF = {
-    "all_reduce": "the array that every rank holds, before and after",
-    "reduce_scatter": "the array that every rank holds a term of: total input of one rank, N pieces",
-    "all_gather": "the array that every rank ends with: total output, N pieces of one rank",
-    "all_to_all": "the array of one rank, N parts: 1/N of the payload",
-    "broadcast": "the root's array", "reduce": "the array that the root ends with",
-    "scatter": "the root's array, N pieces", "gather": "the array that the root ends with, N pieces",
-    "send": "the message",
-}
-"""What S is."""
 
 
 def factor(op: str, ranks: int) -> Fraction:
@@ -49,14 +39,6 @@ def bus_bandwidth(op: str, ranks: int, size: float, seconds: float) -> float:
 def seconds_at(op: str, ranks: int, size: float, busbw: float) -> float:
     """Seconds that S = `size` bytes take by the bus bandwidth: the inverse."""
     return float(factor(op, ranks)) * size / busbw
-
-
-def card_rate(busbw: float, machines: int, ranks: int) -> float:
-    """Bytes/s that each of a machine's network cards, one a GPU, moved in an all-reduce of that bus bandwidth.
-
-    Of n bytes 2(k−1)/k · n/g cross each card, so its rate is busbw · (k−1)/(N−1), for N ranks on k machines of g.
-    """
-    return busbw * (machines - 1) / (ranks - 1)
 
 
 def two_levels(payload: float, per_machine: int, machines: int, inside: float, card: float) -> tuple[float, float]:

@@ -207,9 +207,8 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {op: tuple(models) for op, models in MO
 """op → the algorithms that have an implementation and a cost. Scatter and gather by halving are the binomial tree."""
 
 
-COSTS_AS = {"all_reduce_max": "all_reduce", "all_reduce_in_graph": "all_reduce"}
-"""Ops that move what another moves: a maximum takes the same messages as a sum, and so does a sum whose launch is
-recorded in a CUDA graph (measured tables tell the two apart)."""
+COSTS_AS = {"all_reduce_max": "all_reduce"}
+"""Ops that move what another moves: a maximum takes the same messages as a sum."""
 
 
 def has_model(op: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network import Sharing, price
+from minitp.plan.network import LIBRARY, Sharing, price
 from minitp.plan.network.prices import MODELED, Price
 from minitp.plan.speed.syncs import on_stage, syncs
 
@@ -77,16 +77,18 @@ class Curve:
 
 
 def curve(machine: Machine, op: str, members: int, *, stride: int = 1, sizes: Iterable[int] = SIZES,
-          marks: Iterable[tuple[str, float]] = (), policy: str = "best", sharing: Sharing = "all",
-          gamma: float = 0.0) -> Curve:
+          marks: Iterable[tuple[str, float]] = (), policy: str = LIBRARY, sharing: Sharing = "all",
+          gamma: float = 0.0, devices: int | None = None) -> Curve:
     """What `op` over `members` ranks, `stride` apart, takes at each size; `marks` are payloads to show, by name.
 
-    ConfigError as `price` has it. Costs a few hundred prices.
+    `devices`: how many are at it, as Machine.meeting takes it. ConfigError as `price` has it. Costs a few hundred
+    prices.
     """
-    meeting, sizes = machine.meeting(members, stride), tuple(sizes)
+    meeting, sizes = machine.meeting(members, stride, devices), tuple(sizes)
 
     def at(size: float) -> Price:
-        return price(op, size, meeting, machine, policy=policy, sharing=sharing, gamma=gamma)
+        return price(op, size, meeting, machine, policy=policy, sharing=sharing, gamma=gamma,
+                     keep=False)
 
     prices = [at(size) for size in sizes]
     names = tuple(dict.fromkeys(offer.algorithm for one in prices for offer in one.alternatives))

@@ -11,7 +11,7 @@ import numpy as np
 from minitp.errors import ConfigError
 from minitp.plan.links import Link
 from minitp.plan.network.busbw import factor, share_of_payload
-from minitp.plan.network.collectives import COSTS_AS, Cost, cost, models_of
+from minitp.plan.network.collectives import COSTS_AS, Cost, cost
 
 WHOLE = "whole"
 """An operation as one: α for all of it, and the bytes that bus bandwidth counts."""
@@ -19,13 +19,18 @@ WHOLE = "whole"
 
 @dataclass(frozen=True)
 class Fit:
-    """A link, the path that it was fitted to, and how far off the points are, as shares of the measured times."""
+    """A link, the path that it was fitted to, and how far off the points are on average, as a share of the times."""
     link: Link
     op: str
     ranks: int
     algorithm: str
     mean_error: float
-    worst_error: float
+
+    @property
+    def half_size(self) -> float:
+        """n½: the payload at which latency and bytes take the same, and half the rate is reached."""
+        per_byte = self.seconds(1) - self.seconds(0)
+        return self.seconds(0) / per_byte if per_byte > 0 else float("inf")
 
     def seconds(self, payload: float) -> float:
         """What the pair says."""
@@ -50,13 +55,7 @@ def fit(points: Iterable[tuple[float, float]], op: str = "send", ranks: int = 2,
     link = Link(name, alpha, 1 / beta if beta > 0 else float("inf"),
                 f"fitted to {len(measured)} times of {op} over {ranks} ranks, as {algorithm}: {errors.mean():.1%} off "
                 f"on average, {errors.max():.1%} at worst")
-    return Fit(link, op, ranks, algorithm, float(errors.mean()), float(errors.max()))
-
-
-def closest(points: Iterable[tuple[float, float]], op: str, ranks: int, name: str = "fitted") -> Fit:
-    """The fit of the algorithm that leaves the least error on average: what the library may have done."""
-    points = list(points)
-    return min((fit(points, op, ranks, algorithm, name) for algorithm in models_of(op)), key=lambda one: one.mean_error)
+    return Fit(link, op, ranks, algorithm, float(errors.mean()))
 
 
 def _path(op: str, algorithm: str, ranks: int) -> Cost:

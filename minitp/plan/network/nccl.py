@@ -9,12 +9,14 @@ hops, LL128 8 with 120, Simple whole chunks. The time is latency + n / (bus band
 ncclTopoGetAlgoTime. Left out: limits per channel, the plateau of long rings, CollNet, PAT.
 
 Source of every constant: NVIDIA/nccl, src/graph/tuning.cc of 2.18 to 2.23. It is NCCL's estimate inside its kernel:
-a benchmark that launches it reads about 40 µs where the model says 15.
+a benchmark that launches it reads about 40 µs where the model says 15. Its hops are those of NVLink, PCIe and RDMA. On
+any other link, and on a network slower than they are, a hop takes the link's own α (`Hop`): minitp's rule, not NCCL's.
 """
 from dataclasses import dataclass
 from typing import Literal
 
 from minitp.errors import ConfigError
+from minitp.plan.links import Kind
 
 Hardware = Literal["nvlink", "pcie", "network"]
 SOURCE = "NCCL's model, src/graph/tuning.cc (2.18 to 2.23)"
@@ -49,13 +51,32 @@ OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
 @dataclass(frozen=True)
+class Hop:
+    """One step from rank to rank over a link of this kind with that latency in seconds."""
+    kind: Kind = "nvlink"
+    alpha_s: float = 0.0
+
+    def us(self, protocol: int, algorithm: str, outside: bool) -> float:
+        """µs: NCCL's constant, over RDMA α where that is more; on links that it has none for α, and what a protocol
+        adds to the quickest."""
+        words = HOP_US["network" if outside else "pcie" if self.kind == "pcie" else "nvlink"][algorithm]
+        alpha = self.alpha_s * 1e6
+        if self.kind == "rdma" and outside:
+            return max(words[protocol], alpha)
+        if self.kind in ("nvlink", "pcie") and not outside:
+            return words[protocol]
+        return alpha + words[protocol] - words[0]
+
+
+@dataclass(frozen=True)
 class Group:
     """N = machines · each ranks, and the bus bandwidth in bytes/s that a ring through all of them has."""
     machines: int
     each: int
     bus: float
-    hardware: Hardware = "nvlink"
     generation: str = ""
+    inside: Hop = Hop()
+    between: Hop = Hop("rdma")
 
     @property
     def ranks(self) -> int:
@@ -97,8 +118,8 @@ def latency(op: str, algorithm: str, protocol: str, group: Group) -> float:
         raise ConfigError(f"NCCL has no {op} by {algorithm} with {protocol}; algorithms are ring and, for all_reduce, "
                           f"tree, protocols {', '.join(PROTOCOLS)}")
     at = PROTOCOLS.index(protocol)
-    base, inside = BASE_US[algorithm][at], HOP_US[group.hardware][algorithm][at]
-    between = HOP_US["network"]["tree" if group.each == 1 else algorithm][at]
+    base, inside = BASE_US[algorithm][at], group.inside.us(at, algorithm, False)
+    between = group.between.us(at, "tree" if group.each == 1 else algorithm, True)
     if algorithm == "tree":
         return tree_latency(group.ranks, group.machines, base, inside, between) * 1e-6
     if group.machines > 1:
@@ -125,13 +146,13 @@ def offers(op: str, payload: float, group: Group) -> list[Offer]:
     found = []
     for algorithm in ("ring", "tree") if op == "all_reduce" else ("ring",):
         for protocol in PROTOCOLS:
-            if protocol == "LL128" and group.hardware != "nvlink":          # not safe there, so it is off
+            if protocol == "LL128" and group.inside.kind != "nvlink":          # not safe there, so it is off
                 continue
             words = "steps · hop" if algorithm == "ring" else "2((g−1)·inside + lg k·between)"
             found.append(Offer(f"{algorithm}, {protocol}", latency(op, algorithm, protocol, group),
                                payload / rate(op, algorithm, protocol, group, payload),
                                f"base + {words} + n/(bus bandwidth · share)"))
-    in_switch = op == "all_reduce" and group.machines == 1 and group.each > 2 and group.hardware == "nvlink"
+    in_switch = op == "all_reduce" and group.machines == 1 and group.each > 2 and group.inside.kind == "nvlink"
     if in_switch and group.generation in NVLS_EFFICIENCY:
         reached = group.bus * NVLS_EFFICIENCY[group.generation] * NVLS_RATE
         found.append(Offer("NVLS", NVLS_US * 1e-6, payload / reached, "25 µs + n/(bus bandwidth · 5/6 · efficiency)"))

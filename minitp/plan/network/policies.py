@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from minitp.errors import ConfigError
 from minitp.plan.links import Link
+from minitp.plan.machine import Machine
 from minitp.plan.network.collectives import ALGORITHMS, COSTS_AS, best
 
 MPICH = "chosen by the switch points of MPICH 3.x (MPIR_CVAR_*_MSG_SIZE, set after Thakur, Rabenseifner & Gropp 2005)"
@@ -57,9 +58,26 @@ MPICH_LED = ("all_reduce", "reduce", "broadcast")
 """What MPICH does node by node, with a leader in each; everything else is flat."""
 
 WAYS = ("shards", "in turn", "leaders")
-NAMES = ("best", "mpich", "nccl", "hierarchical", "flat", *WAYS,
+LIBRARY, TABLES = "library", "tables"
+NAMES = (LIBRARY, TABLES, "best", "mpich", "nccl", "hierarchical", "flat", *WAYS,
          *dict.fromkeys(name for names in ALGORITHMS.values() for name in names))
 """What can be asked for: a rule, a way over several levels, or an algorithm."""
+
+
+def library(machine: Machine) -> str:
+    """How the library that a machine would use is priced: the one rule for everything that plans on it.
+
+    A machine that was calibrated by what it measured, all ops in one go. GPUs by NCCL's model. Others by α and β, the
+    cheapest, as MPI aims at: CPUs, and TPUs, whose torus needs fewer steps than NCCL's rings. Device.launch_s comes on
+    top everywhere. Tables of a benchmark don't: they are of one op in one setting, and beside a model of another they'd
+    decide by the setting.
+    """
+    return TABLES if machine.measured else modeled(machine)
+
+
+def modeled(machine: Machine) -> str:
+    """The same without tables."""
+    return "nccl" if machine.device.kind == "gpu" else "best"
 
 
 def check(policy: str) -> None:

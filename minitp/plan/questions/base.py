@@ -10,6 +10,7 @@ from typing import Any
 from minitp.errors import ConfigError
 from minitp.plan import catalogue
 from minitp.plan.job import whole_number
+from minitp.plan.links import Link
 from minitp.plan.machine import Machine, check_devices
 from minitp.plan.model import PlannedModel
 from minitp.trace.wording import plain
@@ -50,10 +51,11 @@ class WhatIf:
         """The model asked about."""
         return catalogue.model(self.model or usual)
 
-    def the_machine(self, usual: str, devices: int | None = None) -> Machine:
-        """The machine asked about, with every what-if applied; `devices`: the question's own number of them."""
+    def the_machine(self, usual: str, devices: int | None = None, link: Link | None = None) -> Machine:
+        """The machine asked about, with every what-if applied; `devices`: the question's own number of them; `link`:
+        what its devices meet over instead of their own."""
         return catalogue.machine(self.machine or usual, devices=self.devices or devices, memory=self.memory,
-                                 link=self.link, between=self.between)
+                                 link=link or self.link, between=self.between)
 
 
 @dataclass(frozen=True)

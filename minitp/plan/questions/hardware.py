@@ -7,7 +7,7 @@ from minitp.plan.layout import Layout
 from minitp.plan.machine import Device, Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, floats, gb, some, sources, weights_of
+from minitp.plan.questions.parts import GENERAL, MODELED, cards, floats, gb, some, sources, weights_of
 from minitp.plan.speed import decode, what_if
 from minitp.plan.speed.what_if import OnDevice
 
@@ -63,7 +63,7 @@ def terabyte_gpu(what: WhatIf) -> Answer:
 def _as_many(model: PlannedModel, job: Inference, usual: Device, what: WhatIf) -> tuple[int, float, str]:
     """The same token on whole machines of the usual device, sync points and all: devices, seconds, layout."""
     machine = catalogue.machine(what.machine or MACHINE)
-    found = search.fewest(model, machine, job)
+    found = search.fewest(model, machine, job, least=cards(weights_of(model, job.weights), machine.device).real)
     if found is None:
         return 0, float("inf"), ""
     best = found[1].best[0]
@@ -109,18 +109,18 @@ def memory_kind(what: WhatIf) -> Answer:
     return Answer(
         f"{a100.memory_kind} on the A100 of 80 GB, {h100.memory_kind} on the H100, {h200.memory_kind} on the H200: it "
         "sets how much a card holds, and, more than its arithmetic, how fast a token comes.",
-        (f"HBM is stacked beside the chip and wide. These cards have {', '.join(kinds)}. Each generation brings both "
-         f"numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the capacity stays "
-         f"{h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} times; from H100 to "
-         f"H200 {h200.memory / h100.memory:.2f} and {h200.bandwidth / h100.bandwidth:.2f} times, with the same "
-         "arithmetic. With the first HBM before them HBM3e is the fifth by name, so a guess of a sixth generation is "
-         "one too many for these cards.",
+        (f"HBM is stacked beside the chip and wide {GENERAL}. These cards have {', '.join(kinds)}. Each "
+         f"generation brings both numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the "
+         f"capacity stays {h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} "
+         f"times; from H100 to H200 {h200.memory / h100.memory:.2f} and {h200.bandwidth / h100.bandwidth:.2f} times, "
+         "with the same arithmetic. With the first HBM before them HBM3e is the fifth by name, so a guess of a sixth "
+         f"generation is one too many for these cards {GENERAL}.",
          f"What it sets: a card's capacity says how many cards a model takes; its bandwidth how long each token takes, "
          f"as each reads all weights. {model.name} in {job.weights} is "
          f"{units.both(weights_of(model, job.weights))}. The last columns are a token of it on as few cards as hold "
          "it, without sync points."),
         (Table(f"Cards: {some(job.batch, 'sequence')} at once (times are a model)",
-               ("card", "memory", "GB by name", "GB (GiB) real", "bandwidth", "reads all in", "cards",
+               ("card", "memory", "GB (GiB) by name", "GB (GiB) real", "bandwidth", "reads all in", "cards",
                 "a token", "bound by"),
                tuple(_card(one) for one in found), (2, 3, 4, 5, 6, 7)),),
         (f"A token = max(bytes / (cards · bandwidth · share reached), operations / (cards · peak · share reached)); on "
@@ -130,7 +130,7 @@ def memory_kind(what: WhatIf) -> Answer:
 
 def _card(one: OnDevice) -> tuple[str, ...]:
     device = one.device
-    return (device.name, device.memory_kind, f"{device.memory / 1e9:,.0f}", gb(device.memory_real),
+    return (device.name, device.memory_kind, gb(device.memory), gb(device.memory_real),
             units.rate(device.bandwidth), units.duration(what_if.reading_all(device)), f"{one.needed}",
             units.duration(one.seconds), _bound(one))
 
@@ -169,8 +169,8 @@ def wafer(what: WhatIf) -> Answer:
         f"{than} one {card.device.name}, and "
         f"reads it {share:,.0f} times as fast. So one token is bound by {_bound(last)} there, and by {_bound(card)} "
         "on the card.",
-        (f"SRAM lies among the arithmetic, takes far more area a bit than the DRAM of HBM, and so a whole wafer has "
-         f"{units.both(last.device.memory)} at {units.rate(last.device.bandwidth)}; {card.device.name} has "
+        (f"SRAM lies among the arithmetic and takes far more area a bit than the DRAM of HBM {GENERAL}: a whole wafer "
+         f"has {units.both(last.device.memory)} at {units.rate(last.device.bandwidth)}; {card.device.name} has "
          f"{units.both(card.device.memory)} at {units.rate(card.device.bandwidth)}. More HBM has its price too: it "
          "stands beside the chip, whose edge has room for so many stacks only; that the catalogue doesn't model.",
          f"{model.name} in {job.weights} takes {some(last.needed, 'wafer')} or {some(card.needed, 'card')}. Read "

@@ -1,23 +1,65 @@
-"""Of networks: a sync point on each link, why tensor parallelism stays in a machine, a switch, a star of small "
-"nodes."""
+"""Of networks: a sync point on each link, why tensor parallelism stays in a machine, a switch."""
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
-from minitp.plan import catalogue, network, units
-from minitp.plan.job import Inference, Training, bytes_of
+from minitp.plan import catalogue, units
+from minitp.plan.job import Inference, Training
 from minitp.plan.layout import Layout
-from minitp.plan.links import LINKS, Link
-from minitp.plan.machine import Machine
+from minitp.plan.links import LINKS, Link, Switch
+from minitp.plan.machine import Level, Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.network import curve, sync_cost
 from minitp.plan.network.sync_cost import SyncRow
-from minitp.plan.published import dllama
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, floats, gb, several, some, sources
 from minitp.plan.speed import decode, step, traffic
 
-MACHINE, MIDDLE, SMALL, GPT3 = "8xa100-80", "llama-2-70b", "llama-2-7b", "gpt-3-175b"
-RANKS = (2, 4, 8)
+MACHINE, MIDDLE, GPT3 = "8xa100-80", "llama-2-70b", "gpt-3-175b"
+RANKS, CARDS = (2, 4, 8), 8
 TCP, RDMA = "ethernet-10g", "ib-hdr"
+BARE = "a bare link, without what a library needs to start: a model"
+LIBRARY = "as a machine's library does it: a model, as in every plan"
+
+
+class Waiting(NamedTuple):
+    """A token's sync points over some cards, at the price that every plan has for them."""
+    link: str
+    cards: int
+    time: decode.PassTime
+
+    @property
+    def token_s(self) -> float:
+        return self.time.network_s
+
+    @property
+    def once_s(self) -> float:
+        return self.time.network_s / self.time.syncs
+
+    def row(self) -> tuple[str, ...]:
+        return (self.link, f"{self.cards}", units.duration(self.once_s), units.duration(self.token_s),
+                units.percent(self.time.latency_s / self.time.network_s))
+
+
+HEADS = ("cards meet over", "cards", "a sync point, on average", "a token", "of it latency")
+
+
+def inside(model: PlannedModel, batch: int, machine: Machine, n: int) -> Waiting:
+    """On `n` cards of a machine as it is."""
+    time = decode.token(model, Layout(tp=n), Inference(batch), machine)
+    return Waiting(f"{machine.levels[0].link.name}, inside {machine.name}", n, time)
+
+
+def across(model: PlannedModel, batch: int, machine: Machine, n: int, links: Iterable[Link]) -> list[Waiting]:
+    """On `n` such cards, each in a machine of its own, that meet over each of `links`."""
+    alone, found = replace(machine.levels[0], size=1, tables={}, sources={}), []
+    for link in links:
+        apart = replace(machine, levels=(alone, Level("between machines", n, link)), measured={})
+        found.append(Waiting(link.name, n, decode.token(model, Layout(tp=n), Inference(batch), apart)))
+    return found
+
+
+# --- a sync point on each link --------------------------------------------------------------------------------------
 
 
 def sync_point_cost(what: WhatIf) -> Answer:
@@ -25,33 +67,35 @@ def sync_point_cost(what: WhatIf) -> Answer:
     model, tokens = what.the_model(MIDDLE), what.batch or 1
     payload, count = curve.sync_point(model, tokens)[1], curve.sync_points(model)
     links = (catalogue.link(what.link), *LINKS) if what.link else LINKS
-    ranks = (several(what.devices),) if what.devices else RANKS
-    rows = sync_cost.on_links(payload, count, ranks, links)
     machine = what.the_machine(MACHINE)
-    members = min(8, machine.devices)
-    policy = "nccl" if machine.device.kind == "gpu" else "best"
-    own = network.price("all_reduce", payload, machine.meeting(members), machine, policy=policy)
-    numbers = {"payload": payload, "syncs": count, "library s": own.seconds}
+    n = several(what.devices or min(CARDS, machine.devices))
+    rows = sync_cost.on_links(payload, count, (n,) if what.devices else RANKS, links)
+    waits = [inside(model, tokens, machine, n), *across(model, tokens, machine, n, links[1:])]
+    own, slow = waits[0], max(waits, key=lambda one: one.once_s)
+    bare = min((row for row in rows if row.ranks == n and row.link == LINKS[0].name), key=lambda row: row.once_s)
+    numbers = {"payload": payload, "syncs": count, "library s": own.once_s, "library token s": own.token_s}
     numbers |= {f"{row.link} {row.ranks} {row.algorithm}": row.once_s for row in rows}
-    slow = max(rows, key=lambda row: row.once_s)
-    fast = min(rows, key=lambda row: row.once_s)
-    half = max((row.seconds for row in own.alternatives), default=own.seconds)
+    numbers |= {f"{one.link} library": one.once_s for one in waits[1:]}
     return Answer(
-        f"It waits, it doesn't carry: {units.both(payload)} take from {units.duration(fast.once_s)} ({fast.link}, "
-        f"{fast.ranks} ranks) to {units.duration(slow.once_s)} ({slow.link}, {slow.ranks}, {slow.algorithm}), nearly "
-        "all of it latency.",
+        f"It waits, it doesn't carry: {units.both(payload)} take {units.duration(own.once_s)} over {own.cards} cards "
+        f"on {own.link}, {units.percent(own.time.latency_s / own.time.network_s)} of it latency, and the {count} of a "
+        f"token {units.duration(own.token_s)}; on {slow.link} it is {units.duration(slow.once_s)} and "
+        f"{units.duration(slow.token_s)}.",
         (f"A sync point of {model.name} with {some(tokens, 'token')} at once sums {units.both(payload)}, and a pass "
-         f"has {count}. On such sizes the number of messages that follow one another counts: recursive doubling "
-         "needs lg p, a ring 2(p − 1). For training's megabytes it is the other way round, as the ring sends the "
-         "fewest bytes.",
-         f"Libraries have costs of their own. NCCL's own model for {members} cards of {machine.name} says "
-         f"{units.duration(own.seconds)} ({own.algorithm}); its other ways up to {units.duration(half)}. A benchmark "
-         "that starts each call by itself shows two to three times that; kernels started as one graph come close."),
-        (Table(f"An all-reduce of {units.both(payload)} (a model: α and β of the link)", (
+         f"has {count}, of which the last gathers logits. On such sizes the number of messages that follow one another "
+         "counts: recursive doubling needs lg p of them over p ranks, a ring 2(p − 1). For training's megabytes it is "
+         "the other way round, as the ring sends the fewest bytes.",
+         f"Libraries have costs of their own: kernels to start, and flags to wait for. On {bare.link} alone, by "
+         f"{bare.algorithm}, it would be {units.duration(bare.once_s)}; a plan reckons with "
+         f"{own.once_s / bare.once_s:.1f} times as much. A benchmark that starts each call by "
+         "itself shows more still; kernels started as one graph come close to the plan."),
+        (Table(f"A sync point of {model.name} ({LIBRARY})", HEADS, tuple(one.row() for one in waits), (1, 2, 3, 4)),
+         Table(f"An all-reduce of {units.both(payload)} ({BARE})", (
             "link", "ranks", "algorithm", "messages in a row", "once", f"{count} times, a token"),
-            tuple(_sync_row(row) for row in rows), (1, 3, 4, 5)),),
-        ("Once = messages · α + bytes on the longest path · β: ring 2(p − 1)·α + 2n(p − 1)/p·β, doubling lg p·(α + nβ) "
-         "(Thakur, Rabenseifner & Gropp 2005).", MODELED), sources(model, links), floats(numbers))
+            tuple(_sync_row(row) for row in rows), (1, 3, 4, 5))),
+        ("A bare link: messages · α + bytes on the longest path · β, α seconds a message and β a byte: ring 2(p − 1)·α "
+         "+ 2n(p − 1)/p·β, doubling lg p·(α + nβ) for n bytes (Thakur, Rabenseifner & Gropp 2005). Other links of the "
+         "first table join machines of one card each.", MODELED), sources(model, machine, links), floats(numbers))
 
 
 def _sync_row(row: SyncRow) -> tuple[str, ...]:
@@ -65,43 +109,50 @@ def _sync_row(row: SyncRow) -> tuple[str, ...]:
 def inside_a_machine(what: WhatIf) -> Answer:
     """C14."""
     model, trained = what.the_model(MIDDLE), what.the_model(GPT3)
-    machine = what.the_machine(MACHINE)
-    payload, layers = curve.sync_point(model, what.batch or 1)[1], 2 * model.config.layers
-    inside = machine.levels[0].link
-    links = (replace(inside, name=f"{inside.name} (inside)"), *LINKS[1:])
-    n = several(machine.per_machine)
-    rows = sync_cost.on_links(payload, layers, (n,), links)
-    best = {row.link: row.token_s for row in sorted(rows, key=lambda row: -row.token_s)}
-    numbers = {"all-reduces": layers, "payload": payload}
-    numbers |= {f"{row.link} {row.algorithm}": row.token_s for row in rows}
-    steps = _placements(trained, machine, what)
+    machine, tokens = what.the_machine(MACHINE), what.batch or 1
+    payload, layers = curve.sync_point(model, tokens)[1], 2 * model.config.layers
+    n, within = several(machine.per_machine), machine.levels[0].link
+    rows = sync_cost.on_links(payload, layers, (n,), (replace(within, name=f"{within.name} (inside)"), *LINKS[1:]))
+    near = inside(model, tokens, machine, n)
+    waits = [near, *across(model, tokens, machine, n, LINKS[1:])]
+    far, steps = max(waits, key=lambda one: one.token_s), _placements(trained, machine, what)
+    numbers = {"all-reduces": layers, "payload": payload, "syncs": near.time.syncs, "inside s": near.token_s,
+               "reading s": near.time.memory_s} | {f"{row.link} {row.algorithm}": row.token_s for row in rows}
+    numbers |= {f"{one.link} library": one.token_s for one in waits[1:]}
     numbers |= {f"{name} {what_of}": value for name, time, sent in steps
                 for what_of, value in (("step s", time.seconds), ("between", sent))}
-    reading = decode.token(model, Layout(tp=n), Inference(), machine).memory_s
-    numbers["reading s"] = reading
-    slowest, fastest = max(best, key=lambda link: best[link]), min(best, key=lambda link: best[link])
-    (_, near, near_sent), (_, far, far_sent) = steps
     return Answer(
-        f"Right: {layers} all-reduces a token over {n} ranks take {units.duration(best[fastest])} on {fastest} and "
-        f"{units.duration(best[slowest])} on {slowest}. So tensor parallelism stays inside a machine, pipelines and "
-        "data parallelism go between.",
+        f"Right: the {near.time.syncs} sync points of a token over {n} cards take {units.duration(near.token_s)} on "
+        f"{near.link} and {units.duration(far.token_s)} on {far.link}, {far.token_s / near.token_s:.3g} times as long. "
+        "So tensor parallelism stays inside a machine, pipelines and data parallelism go between.",
         (f"{model.name}: two sums a layer, {units.both(payload)} each, one after the other; the weights are read in "
-         f"{units.duration(reading)} meanwhile. What is lost to a slower link is latency, not bytes: bandwidth "
-         "doesn't buy it back.",
-         f"Training shows the bytes. {trained.name} on {some(machine.devices * TWO, 'card')}: with tensor parallelism "
-         f"inside each machine and a pipeline between, a card sends {units.both(near_sent)} through its port to the "
-         f"other machine in a step, and the step takes {units.duration(near.seconds)}; laid the other way, with tensor "
-         f"parallelism across both, {units.both(far_sent)} and {units.duration(far.seconds)}.",
+         f"{units.duration(near.time.memory_s)} meanwhile. On {far.link} "
+         f"{units.percent(far.time.latency_s / far.token_s)} of the wait is latency, which no bandwidth buys back.",
+         _training_bytes(trained, machine, steps),
          "ZeRO cuts states over replicas to make a model fit; it does not spare the network, and stage 3 moves "
          "parameters: `minitp plan ask zero`."),
-        (Table(f"{layers} all-reduces of {units.both(payload)} over {n} ranks (a model)", (
-            "link", "algorithm", "once", "a token"), tuple((row.link, row.algorithm, units.duration(row.once_s),
-                                                           units.duration(row.token_s)) for row in rows), (2, 3)),
+        (Table(f"The sync points of a token of {model.name} ({LIBRARY})", HEADS, tuple(one.row() for one in waits),
+               (1, 2, 3, 4)),
+         Table(f"{layers} all-reduces of {units.both(payload)} over {n} ranks ({BARE})", (
+             "link", "algorithm", "once", "a token"), tuple((row.link, row.algorithm, units.duration(row.once_s),
+                                                            units.duration(row.token_s)) for row in rows), (2, 3)),
          Table(f"A training step of {trained.name} (a model; whether it fits isn't asked)", (
              "layout", "between machines, GB (GiB) a card", "step"),
              tuple((name, gb(sent), units.duration(time.seconds)) for name, time, sent in steps), (1, 2))),
-        (f"Ring: {layers} · (2(p − 1)·α + 2n(p − 1)/p·β), doubling: {layers} · lg p·(α + nβ), p = {n}.", MODELED),
-        sources(model, machine, LINKS), floats(numbers))
+        (f"A bare link: ring {layers} · (2(p − 1)·α + 2n(p − 1)/p·β), doubling {layers} · lg p·(α + nβ), with p = {n} "
+         "ranks, n bytes, α seconds a message and β a byte. Other links of the first table join machines of one card "
+         "each.", MODELED), sources(model, machine, LINKS), floats(numbers))
+
+
+Placed = list[tuple[str, step.StepTime, float]]
+
+
+def _training_bytes(model: PlannedModel, machine: Machine, steps: Placed) -> str:
+    (_, near, near_sent), (_, far, far_sent) = steps
+    return (f"Training shows the bytes. {model.name} on {some(machine.devices * TWO, 'card')}: with tensor parallelism "
+            f"inside each machine and a pipeline between, a card sends {units.both(near_sent)} through its port to the "
+            f"other machine in a step, and the step takes {units.duration(near.seconds)}; laid the other way, with "
+            f"tensor parallelism across both, {units.both(far_sent)} and {units.duration(far.seconds)}.")
 
 
 TWO = 2
@@ -128,118 +179,51 @@ def _placements(model: PlannedModel, machine: Machine,
 
 def switch(what: WhatIf) -> Answer:
     """C17."""
-    model, n = what.the_model(MIDDLE), several(what.devices or 8)
-    payload, count = curve.sync_point(model, what.batch or 1)[1], curve.sync_points(model)
-    link, stack = catalogue.link(what.link or RDMA), catalogue.link(TCP)
-    switches = {name: one for name, one in catalogue.switches().items() if one.latency_s < link.latency_s + 1e-6}
-    rows = sync_cost.switch_hop(payload, count, n, link, stack, [one.latency_s for one in switches.values()])
-    plain_row, added, slow = rows[0], rows[1:-1], rows[-1]
-    worst = max(added, key=lambda row: row.token_s)
+    model, n, tokens = what.the_model(MIDDLE), several(what.devices or CARDS), what.batch or 1
+    payload, count = curve.sync_point(model, tokens)[1], curve.sync_points(model)
+    link, stack, nv = catalogue.link(what.link or RDMA), catalogue.link(TCP), catalogue.switches()["nvswitch"]
+    switches = [one for one in catalogue.switches().values() if one.latency_s < link.latency_s + 1e-6]
     same_wire = replace(stack, name=f"{link.name}'s wire with TCP's latency", bytes_per_s=link.bytes_per_s)
-    wire = sync_cost.switch_hop(payload, count, n, same_wire, stack, ())[0]
-    numbers = {"plain s": plain_row.token_s, "with a switch s": worst.token_s, "tcp s": slow.token_s, "syncs": count,
-               "tcp on the same wire s": wire.token_s, "hop s": worst.token_s - plain_row.token_s}
-    nv = catalogue.switches()["nvswitch"]
+    links = [link, *(_behind(link, one) for one in switches), stack, same_wire]
+    waits = across(model, tokens, catalogue.machine(MACHINE), n, links)
+    bare = [*sync_cost.switch_hop(payload, count, n, link, stack, [one.latency_s for one in switches]),
+            sync_cost.switch_hop(payload, count, n, same_wire, stack, ())[0]]
+    plain, slow, wire, worst = waits[0], waits[-2], waits[-1], max(waits[1:-2], key=lambda one: one.token_s)
+    hop, one = worst.token_s - plain.token_s, max(bare[1:-2], key=lambda row: row.token_s)
+    numbers = {"plain s": plain.token_s, "with a switch s": worst.token_s, "tcp s": slow.token_s, "syncs": count,
+               "tcp on the same wire s": wire.token_s, "hop s": hop, "bare plain s": bare[0].token_s,
+               "bare hop s": one.token_s - bare[0].token_s, "bare tcp s": bare[-2].token_s,
+               "bare tcp on the same wire s": bare[-1].token_s}
     return Answer(
-        f"No: a switch adds {units.duration(worst.token_s - plain_row.token_s)} to a token's "
-        f"{units.duration(plain_row.token_s)} of waiting. What makes toast of it is software: over TCP it is "
-        f"{units.duration(slow.token_s)}.",
-        (f"{model.name} waits for {count} sync points a token, each of {worst.messages} messages in a row over {n} "
-         f"ranks. A switch passes a message on in {_range([one.latency_s for one in switches.values()])}; sending it "
-         f"takes {units.duration(link.latency_s)} from program to program as it is. A stack of sockets and "
-         f"interrupts takes {units.duration(stack.latency_s)} a message, on whatever wire: the same rate as "
-         f"{link.name} with that latency would still be {units.duration(wire.token_s)} a token.",
+        f"No: a switch adds {units.duration(hop)} to the {units.duration(plain.token_s)} that a token waits. What "
+        f"makes toast of it is software: over TCP it is {units.duration(slow.token_s)}.",
+        (f"{model.name} waits for {count} sync points a token over {n} cards, one to a machine. A switch passes a "
+         f"message on in {_range([each.latency_s for each in switches])}; sending it takes "
+         f"{units.duration(link.latency_s)} from program to program as it is. A stack of sockets and interrupts takes "
+         f"{units.duration(stack.latency_s)} a message, on whatever wire: the same rate as {link.name} with that "
+         f"latency would still be {units.duration(wire.token_s)} a token.",
          f"Right is that latency decides, not bandwidth. But inside an 8-GPU machine the cards already talk through a "
          f"switch, NVSwitch, at about {units.duration(nv.latency_s)} a pass. Switches hurt when many talk at once and "
          "wait in their queues, which no number here has in it."),
-        (Table(f"{count} sync points of {units.both(payload)} over {n} ranks (a model)", (
-            "link", "algorithm", "messages in a row", "a sync point", "a token"),
-            tuple((row.link, row.algorithm, f"{row.messages}", units.duration(row.once_s), units.duration(row.token_s))
-                  for row in (*rows, wire)), (2, 3, 4)),),
-        (f"Token = {count} · messages · (α + switch) + bytes. With {worst.messages} messages: "
-         f"{count} · {worst.messages} · {units.duration(max(one.latency_s for one in switches.values()))} = "
-         f"{units.duration(worst.token_s - plain_row.token_s)} more.", MODELED),
-        sources(model, link, stack, list(switches.values()), nv), floats(numbers))
+        (Table(f"The sync points of a token ({LIBRARY})", HEADS, tuple(each.row() for each in waits), (1, 2, 3, 4)),
+         Table(f"{count} all-reduces of {units.both(payload)} over {n} ranks ({BARE})", (
+             "link", "algorithm", "messages in a row", "once", "a token"),
+             tuple((row.link, row.algorithm, f"{row.messages}", units.duration(row.once_s),
+                    units.duration(row.token_s)) for row in bare), (2, 3, 4))),
+        (f"A bare link: {count} · messages · (α + switch) + bytes. With {one.messages} messages in a row "
+         f"{count} · {one.messages} · {units.duration(max(each.latency_s for each in switches))} = "
+         f"{units.duration(one.token_s - bare[0].token_s)} more. A library's messages are more, or others.", MODELED),
+        sources(model, link, stack, switches, nv), floats(numbers))
+
+
+def _behind(link: Link, one: Switch) -> Link:
+    """The link with a switch on the way."""
+    return replace(link, name=f"{link.name} + {one.name}", latency_s=link.latency_s + one.latency_s)
 
 
 def _range(values: list[float]) -> str:
     low, high = units.duration(min(values)), units.duration(max(values))
     return low if low == high else f"{low} to {high}"
-
-
-# --- a star ---------------------------------------------------------------------------------------------------------
-
-PIS, NODE = "raspberry-pi-cluster", "RasPi4B"
-NODES, POLICIES = (1, 2, 4, 8), ("star", "ring", "doubling")
-WEIGHTS, BUFFERS = "q40", "q80"
-
-
-def raspberry_pis(what: WhatIf) -> Answer:
-    """Why 4 beat 8: distributed-llama's star, and what a ring or doubling would be."""
-    model, dtype = what.the_model(SMALL), what.weights or WEIGHTS
-    c, node = model.config, dllama.node(NODE)
-    layers = dllama.Layers(c.layers, c.hidden, c.ffn, c.kv_heads * c.head_size)
-    job = Inference(weights=dtype, activations="float32")
-    known = dllama.measured(node.name, model.name) if dtype == WEIGHTS else {}
-    rows, numbers = [], dict[str, float]()
-    for n in NODES:
-        fitted = dllama.token_seconds(node, layers, model.parameters - c.vocab * c.hidden, n, dtype, BUFFERS)
-        moved = dllama.transferred(node.version, layers, n, bytes_of(BUFFERS))
-        ours = {policy: _token(model, job, what.the_machine(PIS, n), n, policy) for policy in POLICIES}
-        rows.append((f"{n}", _measured(known.get(n)), units.duration(fitted), units.both(moved),
-                     *(units.duration(ours[policy]) for policy in POLICIES)))
-        numbers |= {f"fitted {n}": fitted, f"moved {n}": moved, **{f"{p} {n}": value for p, value in ours.items()}}
-    numbers |= {f"measured {n}": one.token for n, one in known.items()}
-    link: Link = what.the_machine(PIS).levels[0].link
-    few, many = NODES[-2:]
-    return Answer(
-        f"Because every byte passes the root{_few_and_many(known)}. Summed as minitp does it, {many} take "
-        f"{units.duration(numbers[f'star {many}'])} through a star and {units.duration(numbers[f'doubling {many}'])} "
-        f"by doubling, {few} {units.duration(numbers[f'doubling {few}'])}: a model.",
-        (f"distributed-llama {node.version} cuts every matrix by its outputs. The root sends inputs to each of n − 1 "
-         "nodes and gathers each output, so what passes its link grows with n: "
-         f"{units.both(numbers[f'moved {few}'])} a token with {few}, {units.both(numbers[f'moved {many}'])} with "
-         f"{many}, while each node's share of the work halves.{_more_than_bytes(known, numbers)}",
-         "Column cut then row cut needs two sums a layer and no gathers. Through a star each costs 2(n − 1) messages "
-         f"at the root, by a ring 2(n − 1) in a row of 1/n each, by doubling lg n. On {link.name} a message costs "
-         f"{units.duration(link.latency_s)} whatever its size, so few messages win."),
-        (Table(f"A token of {model.name}, weights {dtype}", (
-            "nodes", "measured, published", "fitted to that", "through the root", "minitp: star", "ring", "doubling"),
-            tuple(rows), (0, 1, 2, 3, 4, 5, 6)),),
-        ("Root: L(n − 1)(3h + F(n − 1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = "
-         f"{bytes_of(BUFFERS):g} B ({BUFFERS}), as in its README to 0.3 %. Measured: inference + transfer. The fit "
-         f"is good to about 30 %; both are of {node.name} on 1 GbE and don't follow --machine or --link. The last "
-         "three columns are a model.",
-         MODELED), sources(model, node, [one.source for one in known.values()], what.the_machine(PIS)), floats(numbers))
-
-
-def _measured(one: dllama.Measured | None) -> str:
-    if one is None:
-        return "–"
-    return f"{units.duration(one.token)} ({units.duration(one.inference)} + {units.duration(one.transfer)})"
-
-
-def _few_and_many(known: dict[int, dllama.Measured]) -> str:
-    """What was measured with 4 and with 8."""
-    few, many = NODES[-2:]
-    if few not in known or many not in known:
-        return ""
-    return (f": measured are {units.duration(known[few].token)} with {few} and "
-            f"{units.duration(known[many].token)} with {many}")
-
-
-def _more_than_bytes(known: dict[int, dllama.Measured], numbers: dict[str, float]) -> str:
-    """How bytes and times of transfer compare."""
-    few, many = NODES[-2:]
-    if few not in known or many not in known:
-        return ""
-    return (f" Transfer as measured takes {known[many].transfer / known[few].transfer:.1f} times as long for "
-            f"{numbers[f'moved {many}'] / numbers[f'moved {few}']:.1f} times the bytes, so bytes alone don't explain "
-            "it: the root's messages pile up. A fit with one rate for the link makes the two nearly equal.")
-
-
-def _token(model: PlannedModel, job: Inference, machine: Machine, n: int, policy: str) -> float:
-    return decode.token(model, Layout(tp=n), job, machine, policy=policy).seconds
 
 
 QUESTIONS = (
@@ -249,6 +233,4 @@ QUESTIONS = (
              inside_a_machine, ("C14",), ("model", "machine", "devices", "link", "between", "batch")),
     Question("switch", "RDMA is fast, but with a switch in between you are toast?", switch, ("C17",),
              ("model", "devices", "link", "batch")),
-    Question("raspberry-pis", "Why do 4 Raspberry Pis beat 8, and would another algorithm change it?", raspberry_pis,
-             (), ("model", "machine", "link", "weights")),
 )

@@ -1,20 +1,27 @@
-"""What several questions say in the same way: cards by bytes, sources, a run of the catalogue under other "
-"conditions."""
+"""What several questions say in the same way: cards by bytes, tokens, sources, a run of the catalogue under other
+conditions."""
 from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import NamedTuple
 
 from minitp.errors import ConfigError
-from minitp.plan import catalogue, units
+from minitp.plan import catalogue, memory, units
 from minitp.plan.catalogue import PublishedRun
-from minitp.plan.job import bytes_of
+from minitp.plan.job import Inference, bytes_of
+from minitp.plan.layout import Layout
 from minitp.plan.machine import Device, Machine
 from minitp.plan.memory import RESERVE, UNMODELED
 from minitp.plan.memory.capacity import Capacity
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import WhatIf
+from minitp.plan.rows import Row
 from minitp.trace.wording import count, plain
 
+TOKENS_A_PARAMETER = 20
+"""About as many train a model of given compute best (Hoffmann et al. 2022, Chinchilla): for models of which nobody
+published how many they saw."""
+RULE = f"not published: {TOKENS_A_PARAMETER} a parameter (Hoffmann et al. 2022)"
+GENERAL = "(general knowledge, not computed)"
 LONGEST = 300                               # characters of a source that are shown
 MODELED = ("All times are a model of the machine; none was measured. Queues, stragglers, input, checkpoints and "
            "restarts aren't in it.")
@@ -65,10 +72,29 @@ def under(run: PublishedRun, what: WhatIf) -> Machine:
     return catalogue.machine(run.machine.name, memory=what.memory, link=what.link, between=what.between)
 
 
-def published_tokens(model: PlannedModel) -> tuple[float, str]:
-    """Tokens that a model was trained on, by the runs of the catalogue, and who says so; (0, "") where none does."""
-    known = [run for run in catalogue.runs().values() if run.model == model and run.training.tokens]
-    return (known[0].training.tokens, f"{known[0].name}: {known[0].source}") if known else (0.0, "")
+class Tokens(NamedTuple):
+    """Of a training. `source`: who says so; `by_rule`: nobody does, they are a rule of thumb."""
+    number: float
+    source: str
+    by_rule: bool = False
+
+
+def training_tokens(model: PlannedModel, asked: float | None = None) -> Tokens:
+    """As asked; else as published, with the model or with a run of it; else by the rule of thumb."""
+    if asked:
+        return Tokens(asked, "as asked")
+    if model.trained_on:
+        return Tokens(float(model.trained_on), f"{model.name}: {model.source}")
+    for run in catalogue.runs().values():
+        if run.model == model and run.training.tokens:
+            return Tokens(run.training.tokens, f"{run.name}: {run.source}")
+    return Tokens(TOKENS_A_PARAMETER * model.active_parameters, RULE, True)
+
+
+def cached(model: PlannedModel, cache: str = "bf16") -> Row:
+    """The keys and values of one token of context, all ranks together: a row of the planner's memory."""
+    _, rows = memory.worst(model, Layout(), Inference(1, 1, 0, cache=cache))
+    return next(row for row in rows if row.kind == "kv cache")
 
 
 def sources(*things: object) -> tuple[str, ...]:
@@ -93,6 +119,11 @@ def _lines(thing: object) -> list[str]:
 def gb(size: float) -> str:
     """The cell of a column whose head says "GB (GiB)"."""
     return f"{size / 1e9:,.1f} ({size / 2**30:,.1f})"
+
+
+def tb(size: float) -> str:
+    """The cell of a column whose head says "TB (TiB)"."""
+    return f"{size / 1e12:,.1f} ({size / 2**40:,.1f})"
 
 
 def floats(values: Mapping[str, float]) -> dict[str, float]:

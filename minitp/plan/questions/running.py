@@ -1,21 +1,18 @@
-"""Of running a model: sync points, what moves, which axis is cut, the longest context, experts, one small card."""
-from dataclasses import replace
-
-from minitp.plan import catalogue, memory, search, units
-from minitp.plan.job import BYTES, Inference, Training, bytes_of
+"""Of running a model: sync points, what moves, which axis is cut."""
+from minitp.plan import catalogue, memory, units
+from minitp.plan.job import Inference, Training, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
-from minitp.plan.memory.capacity import LIMIT, Capacity, longest_context, most, most_sequences, verdict
 from minitp.plan.model import PlannedModel
 from minitp.plan.network import curve
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, UNCOUNTED, box, floats, gb, several, some, sources, weights_of
+from minitp.plan.questions.parts import MODELED, cached, floats, gb, several, some, sources, weights_of
 from minitp.plan.rows import by_kind
-from minitp.plan.speed import decode, flops, traffic
+from minitp.plan.speed import decode, traffic
 from minitp.plan.speed.syncs import syncs
 
-MACHINE, MIDDLE, SMALLEST, PARALLEL, LONG, EXPERTS = ("8xa100-80", "llama-2-70b", "smollm2-135m", "gpt-neox-20b",
-                                                      "llama-3.1-70b", "mixtral-8x7b")
+MACHINE, MIDDLE, SMALLEST, PARALLEL, LONG = ("8xa100-80", "llama-2-70b", "smollm2-135m", "gpt-neox-20b",
+                                             "llama-3.1-70b")
 
 
 def sync_points(what: WhatIf) -> Answer:
@@ -108,7 +105,34 @@ def embedding_or_time(what: WhatIf) -> Answer:
     model, machine = what.the_model(LONG), what.the_machine(MACHINE)
     n, context = machine.devices, what.seq or model.config.positions
     job = Inference(what.batch or 1, max(1, context - 1), 1)
-    rows, numbers = [], dict[str, float]()
+    rows, numbers = _over_time(model, machine, job)
+    ring, one = _training_axes(model, machine, Training(n, context, 1, recompute="full")), cached(model)
+    return Answer(
+        "Right for what is computed and half right for what is kept: a new token has no time axis to cut, but the "
+        "cache behind it has.",
+        ("A decode step computes one new position. Along time there is nothing to divide: each rank would need all "
+         "weights for the same one row. Along the embedding axis, heads and feed-forward rows, every rank reads its "
+         "share of the weights, and that reading is the time.",
+         f"The KV cache has {context:,} entries a sequence and can be cut along time: each rank attends to its "
+         f"piece, and maximum, sum and output of each head are merged. {_kv_copies(model, n)} The price is seen in the "
+         "table: where ranks go to time they don't divide the weights.",
+         "Prefill and training have all positions at once and can be cut along time too: sequence parallelism cuts "
+         "norms and residual stream, at the same bytes as before; context parallelism passes keys and values round "
+         f"a ring, {units.both(ring['cp'])} a card and step here and {units.both(ring['gradients'])} of gradients, "
+         f"where tensor parallelism sends {units.both(ring['tensor'])} for the same sequences. But each card then "
+         "holds all weights."),
+        (Table(f"One new token of {model.name}, {some(job.batch, 'sequence')} of {context:,} tokens cached, {n} "
+               "cards (a model)", ("ranks over heads × over time", "weights a card, GB (GiB)", "KV cache, GB (GiB)",
+                                   "reading", "network", "a token"), rows, (0, 1, 2, 3, 4, 5)),),
+        (f"Cache of one token: {one.formula} = {one.numbers} = {one.bytes:,} B, / ranks. Merging: Milakov & "
+         "Gimelshein 2018; ring: Liu et al. 2023; sequence parallelism: Korthikanti et al. 2022.", MODELED),
+        sources(model, machine), floats(numbers | {f"training {axis}": size for axis, size in ring.items()}))
+
+
+def _over_time(model: PlannedModel, machine: Machine,
+               job: Inference) -> tuple[tuple[tuple[str, ...], ...], dict[str, float]]:
+    """Ranks given to heads and to time in every ratio: a row for each, and the numbers."""
+    n, rows, numbers = machine.devices, [], dict[str, float]()
     for cp in [k for k in (1, 2, 4, 8) if n % k == 0]:
         layout = Layout(tp=n // cp, cp=cp)
         held = by_kind(memory.worst(model, layout, job)[1])
@@ -117,34 +141,15 @@ def embedding_or_time(what: WhatIf) -> Answer:
                      units.duration(time.memory_s), units.duration(time.network_s), units.duration(time.seconds)))
         numbers |= {f"cp {cp} cache": held.get("kv cache", 0), f"cp {cp} weights": held.get("weights", 0),
                     f"cp {cp} s": time.seconds}
-    c, longer = model.config, Training(n, context, 1, recompute="full")
-    ring = _training_axes(model, machine, longer)
-    numbers |= {f"training {axis}": size for axis, size in ring.items()}
-    copies = c.kv_heads < n
-    return Answer(
-        "Right for what is computed and half right for what is kept: a new token has no time axis to cut, but the "
-        "cache behind it has.",
-        ("A decode step computes one new position. Along time there is nothing to divide: each rank would need all "
-         "weights for the same one row. Along the embedding axis, heads and feed-forward rows, every rank reads its "
-         "share of the weights, and that reading is the time.",
-         f"The KV cache has {context:,} entries a sequence and can be cut along time: each rank attends to its "
-         "piece, and maximum, sum and output of each head are merged. "
-         + (f"{c.kv_heads} kv heads divide over {c.kv_heads} ranks at most, beyond which ranks hold copies; cut "
-            "along time there are none." if copies else
-            f"Cut by its {c.kv_heads} kv heads it divides over {n} ranks without copies just as well.")
-         + " The price is seen in the table: where ranks go to time they don't divide the weights.",
-         "Prefill and training have all positions at once and can be cut along time too: sequence parallelism cuts "
-         "norms and residual stream, at the same bytes as before; context parallelism passes keys and values round "
-         f"a ring, {units.both(ring['cp'])} a card and step here and {units.both(ring['gradients'])} of gradients, "
-         f"where tensor parallelism sends {units.both(ring['tensor'])} for the same sequences. But each card then "
-         "holds all weights."),
-        (Table(f"One new token of {model.name}, {some(job.batch, 'sequence')} of {context:,} tokens cached, {n} "
-               "cards (a model)", ("ranks over heads × over time", "weights a card, GB (GiB)", "KV cache", "reading",
-                                   "network", "a token"), tuple(rows), (0, 1, 2, 3, 4, 5)),),
-        (f"Cache: 2 · L · kv · e · 2 B = 2 · {c.layers} · {c.kv_heads} · {c.head_size} · 2 = "
-         f"{2 * c.layers * c.kv_heads * c.head_size * 2:,} B a token of context, / ranks. Merging: Milakov & "
-         "Gimelshein 2018; ring: Liu et al. 2023; sequence parallelism: Korthikanti et al. 2022.", MODELED),
-        sources(model, machine), floats(numbers))
+    return tuple(rows), numbers
+
+
+def _kv_copies(model: PlannedModel, ranks: int) -> str:
+    kv = model.config.kv_heads
+    if kv < ranks:
+        return (f"{kv} kv heads divide over {kv} ranks at most, beyond which ranks hold copies; cut along time there "
+                "are none.")
+    return f"Cut by its {kv} kv heads it divides over {ranks} ranks without copies just as well."
 
 
 def _training_axes(model: PlannedModel, machine: Machine, job: Training) -> dict[str, float]:
@@ -156,132 +161,6 @@ def _training_axes(model: PlannedModel, machine: Machine, job: Training) -> dict
             "tensor": sum(row.sent for row in over_heads)}
 
 
-# --- contexts -------------------------------------------------------------------------------------------------------
-
-
-def longest(what: WhatIf) -> Answer:
-    """What fits beside the weights."""
-    model, machine = what.the_model(MIDDLE), what.the_machine(MACHINE)
-    layout = Layout(tp=min(machine.devices, model.config.heads))
-    dtype, batch, seq = what.weights or "bf16", what.batch or 1, what.seq or 4096
-    capacity, job, c = Capacity.of(machine.device), Inference(batch, 1, max(0, seq - 1), weights=dtype), model.config
-    each = 2 * c.layers * c.kv_heads * c.head_size * bytes_of(job.cache)
-    at_once = _at_once(model, layout, job, capacity)
-    tokens, sequences = _longest(model, layout, job, capacity), most_sequences(model, layout, job, capacity)
-    rows = [(name, f"{_at_once(model, layout, kind, capacity):,}",
-             f"{_longest(model, layout, kind, capacity):,}", f"{most_sequences(model, layout, kind, capacity):,}")
-            for name, kind in _kinds(job)]
-    without = each * c.heads / c.kv_heads
-    numbers = {"bytes a token": each, "longest": tokens, "longest at once": at_once, "sequences": sequences,
-               "without groups": without}
-    trained = f" (its own positions end at {c.positions:,})" if tokens > c.positions else ""
-    return Answer(
-        f"{tokens:,} tokens of {some(batch, 'sequence')}{trained}, or {some(sequences, 'sequence')} of {seq:,} "
-        f"tokens, on {some(layout.tp, 'card')} of {machine.name}." if tokens else
-        f"None: {model.name} in {dtype} doesn't fit {some(layout.tp, 'card')} of {machine.name} at all.",
-        (f"Each token of context keeps a key and a value in every layer: {units.both(each)} for {model.name}, all "
-         f"cards together. Its weights in {dtype} are {units.both(weights_of(model, dtype))}; what is left beside "
-         f"them and the reserve is for caches. With a key and value for each of {c.heads} query heads it would be "
-         f"{units.both(without)} a token; {c.kv_heads} kv heads share.",
-         "That is with prompts taken piece by piece. All of a prompt in one pass keeps the arrays of that pass as "
-         f"well, and {at_once:,} tokens fit. By bytes alone: what length a model was trained for is another matter, "
-         "and the time of a token grows with its cache."),
-        (Table(f"{model.name} on {box(machine)}", (
-            "weights, cache", f"longest of {some(batch, 'sequence')}, prompt in one pass", "piece by piece",
-            f"most sequences of {seq:,} tokens"), tuple(rows), (1, 2, 3)),),
-        (f"2 · L · kv · e · bytes = 2 · {c.layers} · {c.kv_heads} · {c.head_size} · {bytes_of(job.cache):g} = "
-         f"{each:,.0f} B a token.", UNCOUNTED), sources(model, machine), floats(numbers))
-
-
-def _at_once(model: PlannedModel, layout: Layout, job: Inference, capacity: Capacity) -> int:
-    """The longest prompts that fit where they go through whole."""
-    return longest_context(model, layout, replace(job, new=0, prefill_tokens=LIMIT), capacity)
-
-
-def _longest(model: PlannedModel, layout: Layout, job: Inference, capacity: Capacity) -> int:
-    """The longest cache whose tokens come a few at a time."""
-    return most(lambda n: verdict(model, layout, replace(job, prompt=1, new=n - 1), capacity).fits)
-
-
-def _kinds(job: Inference) -> list[tuple[str, Inference]]:
-    """Number types of weights and cache to compare."""
-    pairs = dict.fromkeys(((job.weights, "bf16"), (job.weights, "fp8"), ("fp8", "fp8"), ("int4", "fp8")))
-    return [(f"{weights}, {cache}", replace(job, weights=weights, cache=cache)) for weights, cache in pairs]
-
-
-# --- experts --------------------------------------------------------------------------------------------------------
-
-
-def experts(what: WhatIf) -> Answer:
-    """Memory of all of them, time of those that are visited."""
-    model, machine = what.the_model(EXPERTS), what.the_machine(MACHINE)
-    layout, dtype = Layout(tp=min(machine.devices, model.config.heads)), what.weights or "bf16"
-    batches = (1, 4, 16, 64, 256) if what.batch is None else (1, what.batch)
-    times = {n: decode.token(model, layout, Inference(n, weights=dtype), machine) for n in dict.fromkeys(batches)}
-    rows = tuple((f"{n}", f"{flops.touched(model.experts, model.active, n):.2f}", gb(time.bytes_read),
-                  units.duration(time.seconds), f"{time.tokens_per_s:,.0f}") for n, time in times.items())
-    all_of_it, active = model.parameters, model.active_parameters
-    numbers = {"parameters": all_of_it, "active": active, "share": active / all_of_it, "one s": times[1].seconds}
-    numbers |= {f"read {n}": time.bytes_read for n, time in times.items()}
-    dense = model.experts == 1
-    return Answer(
-        f"{model.name} is dense: a token visits all of it." if dense else
-        f"{model.name} needs the memory of {units.count(all_of_it)} parameters and computes like "
-        f"{units.count(active)}: a token visits {model.active} of {model.experts} experts.",
-        (f"All experts must be there, {units.both(weights_of(model, dtype))} in {dtype}, as nobody knows which the "
-         f"next token visits. One token reads {units.percent(active / all_of_it)} of the parameters. But a batch "
-         "reads the experts that any of its tokens visits: with many sequences it is all of them, and the time of a "
-         "step grows until it is that of a dense model of the whole size. Then each expert's reading is shared by "
-         "many tokens.",),
-        (Table(f"A step on {some(layout.tp, 'card')} of {machine.name} (a model)", (
-            "sequences", f"of {model.experts} experts visited", "read by a card, GB (GiB)", "a step", "tokens/s"),
-            rows, (0, 1, 2, 3, 4)),),
-        (f"Experts visited by b tokens: E·(1 − (1 − k/E)ᵇ) with E = {model.experts}, k = {model.active}, chosen at "
-         "random; real routers are less even.", MODELED), sources(model, machine), floats(numbers))
-
-
-# --- one card -------------------------------------------------------------------------------------------------------
-
-CARD, AT_HOME = "1xrtx-4090", ("smollm2-135m", "smollm2-1.7b", "llama-3.1-8b", "llama-2-13b", "gpt-neox-20b",
-                               "llama-33b", "mixtral-8x7b", "llama-3.1-70b")
-AT_HOME_TYPES = ("bf16", "int8", "q4_0")
-
-
-def one_card(what: WhatIf) -> Answer:
-    """Which model runs at home."""
-    machine = what.the_machine(CARD)
-    models = [what.the_model(MIDDLE)] if what.model else [catalogue.model(name) for name in AT_HOME]
-    types = (what.weights,) if what.weights else AT_HOME_TYPES
-    seq = what.seq or 2048
-    rows, numbers, fitting = [], dict[str, float](), []
-    for model in models:
-        cells = []
-        for dtype in types:
-            found = search.search(model, machine, Inference(prompt=max(1, seq - 1), new=1, weights=dtype))
-            cells.append(_tokens_per_s(1 / found.best[0].seconds) if found.best else "no")
-            numbers[f"{model.name} {dtype}"] = 1 / found.best[0].seconds if found.best else 0.0
-            fitting += [(model.parameters, f"{model.name} in {dtype}")] if found.best else []
-        rows.append((model.name, units.count(model.parameters), *cells))
-    best = max(fitting)[1] if fitting else "none of these"
-    device = machine.device
-    return Answer(
-        f"The largest of these that {some(machine.devices, 'device')} of {device.name} runs: {best}.",
-        (f"{device.name} has {units.both(device.memory_real)} of {device.memory_kind}, read at "
-         f"{units.rate(device.bandwidth)}. A model fits if its weights and the cache of {seq:,} tokens do, beside the "
-         "reserve. Its speed is bytes over bandwidth: half the bytes, twice the tokens. Formats with 4 bits a number "
-         f"keep a scale in every block: {BYTES['q4_0'] * 8:g} bits in all.",),
-        (Table(f"Tokens a second, one sequence of {seq:,} tokens (a model)", ("model", "parameters", *types),
-               tuple(rows), tuple(range(1, len(types) + 2))),),
-        (f"Seconds a token ≥ bytes / ({device.bandwidth / 1e9:,.1f} GB/s · {device.bandwidth_reached:g}). On a "
-         "computer of your own `minitp plan calibrate` measures that rate, and --machine this takes it.",
-         UNCOUNTED, MODELED),
-        sources(machine), floats(numbers))
-
-
-def _tokens_per_s(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-
-
 QUESTIONS = (
     Question("sync-points", "Is the price of the split about as many sync points per token as there are layers?",
              sync_points, ("C02",), ("model", "machine", "devices", "link", "seq", "batch")),
@@ -289,10 +168,4 @@ QUESTIONS = (
              ("C05",), ("model", "machine", "devices", "seq", "batch")),
     Question("embedding-or-time", "Is that why it is cut along the embedding axis and not along time?",
              embedding_or_time, ("C06",), ("model", "machine", "devices", "link", "seq", "batch")),
-    Question("longest-context", "Which context, and how many sequences, fit beside the weights?", longest, (),
-             ("model", "machine", "memory", "devices", "weights", "seq", "batch")),
-    Question("experts", "What does a mixture of experts need, in memory and in time?", experts, (),
-             ("model", "machine", "devices", "link", "weights", "batch")),
-    Question("one-card", "Which model runs on one card of 24 GB, or on a laptop?", one_card, (),
-             ("model", "machine", "memory", "devices", "weights", "seq")),
 )

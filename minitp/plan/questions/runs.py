@@ -8,7 +8,7 @@ from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, Verdict, verdict
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, UNCOUNTED, floats, gb, some, sources, under
+from minitp.plan.questions.parts import MODELED, UNCOUNTED, floats, gb, some, sources, tb, under
 from minitp.plan.rows import by_kind
 from minitp.plan.speed import step
 
@@ -74,11 +74,12 @@ def clusters(what: WhatIf) -> Answer:
          f"sequences. Planned: {units.both(bloom.verdict.needed)} on the fullest card and "
          f"{bloom.time.seconds:.0f} s a step; published: {bloom.run.published['step_seconds']:g} s.",
          *_where_it_differs(found)),
-        (Table("Memory, planned", ("run", "cards", "all their memory, TB", "layout", "fullest card, GB (GiB)",
+        (Table("Memory, planned", ("run", "cards", "all their memory, TB (TiB)", "layout", "fullest card, GB (GiB)",
                                    "fits beside the reserve"), tuple(_memory_row(one) for one in found), (1, 2, 4)),
          Table("Time: planned (a model) beside published", (
-             "run", "tokens a step", "step, planned", "step, published", "TFLOP/s a card, planned", "published",
-             "days, planned", "published"), tuple(_time_row(one) for one in found), (1, 2, 3, 4, 5, 6, 7))),
+             "run", "tokens a step", "step, planned", "step, published", "TFLOP/s a card, planned",
+             "TFLOP/s a card, published", "days, planned", "days, published"),
+             tuple(_time_row(one) for one in found), (1, 2, 3, 4, 5, 6, 7))),
         ("Step = m · (products + sync points) of the slowest stage + bubble + sends + what data parallelism can't "
          "hide + optimizer; days = tokens / (tokens a step) · step. `minitp plan MODEL --task train` shows every term.",
          "Published days are those printed, or device hours / cards; 405B's hours are of all its phases together, "
@@ -90,27 +91,27 @@ THOUSAND = 1000
 
 
 def _where_it_differs(found: list[Judged]) -> list[str]:
-    """The run whose rate the planner misses by most."""
+    """The run whose rate the planner misses by most, and what interleaving is worth where it was published."""
     known = [one for one in found if "tflops" in one.run.published]
     off = max(known, key=lambda one: abs(one.time.flops_per_device / 1e12 / one.run.published["tflops"] - 1))
     ratio = off.time.flops_per_device / 1e12 / off.run.published["tflops"]
-    said = (f"Least alike is {off.run.name}: planned {units.percent(ratio)} of the published rate. Of its planned step "
+    said = [f"Least alike is {off.run.name}: planned {units.percent(ratio)} of the published rate. Of its planned step "
             f"{units.percent(_bubble_share(off))} is the pipeline's bubble, with "
-            f"{off.run.training.micro_batches(off.layout.dp)} micro-batches over {off.layout.pp} stages.")
-    if off.run.layout and off.layout.chunks == 1 and (finer := _interleaved(off)):
-        said += (f" Its authors interleave their stages in a way of their own, planned is plain 1F1B. With {finer[0]} "
-                 f"chunks a stage the planner finds {finer[1].flops_per_device / 1e12:,.0f} TFLOP/s a card, published "
-                 f"are {off.run.published['tflops']:g}.")
-    return [said]
+            f"{off.run.training.micro_batches(off.layout.dp)} micro-batches over {off.layout.pp} stages."]
+    cut = [(one, plain(one)) for one in found if one.layout.chunks > 1]
+    if cut:
+        most, alone = max(cut, key=lambda pair: pair[1].seconds / pair[0].time.seconds)
+        said.append(f"{most.run.name} interleaves {most.layout.chunks} chunks of layers on each stage, as published. "
+                    f"As plain 1F1B, one piece a stage, its step is planned at {units.duration(alone.seconds)} instead "
+                    f"of {units.duration(most.time.seconds)}: {alone.flops_per_device / 1e12:,.0f} TFLOP/s a card "
+                    f"where {most.run.published['tflops']:g} were published.")
+    return said
 
 
-def _interleaved(one: Judged) -> tuple[int, step.StepTime] | None:
-    """The same run with as many chunks a stage as its layers allow; None where they can't be interleaved."""
-    chunks, job = one.run.model.config.layers // one.layout.pp, one.run.training
-    if chunks < 2 or job.micro_batches(one.layout.dp) % one.layout.pp:
-        return None
-    finer = replace(one.layout, schedule="interleaved", chunks=chunks, stage_layers=None)
-    return chunks, step.training_step(one.run.model, finer, job, one.machine)
+def plain(one: Judged) -> step.StepTime:
+    """The same run with its pipeline as plain 1F1B, each stage one piece of the model."""
+    layout = replace(one.layout, schedule="1f1b", chunks=1, stage_layers=None)
+    return step.training_step(one.run.model, layout, one.run.training, one.machine)
 
 
 def _bubble_share(one: Judged) -> float:
@@ -121,7 +122,7 @@ def _memory_row(one: Judged) -> tuple[str, ...]:
     missing = "" if one.verdict.fits else f": {units.both(-one.verdict.room)} into it"
     verdict_text = "yes" if one.verdict.fits else f"only by {one.machine.device.name}'s reserve" if (
         one.verdict.needed <= one.machine.device.memory_real) else "no"
-    return (one.run.name, f"{one.layout.devices:,}", f"{one.layout.devices * one.machine.device.memory / 1e12:,.1f}",
+    return (one.run.name, f"{one.layout.devices:,}", tb(one.layout.devices * one.machine.device.memory),
             f"{one.layout}{' *' if one.chosen else ''}", gb(one.verdict.needed), verdict_text + missing)
 
 

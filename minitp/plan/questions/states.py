@@ -16,10 +16,10 @@ from minitp.plan.questions.parts import (
     cards,
     floats,
     gb,
-    published_tokens,
     several,
     some,
     sources,
+    training_tokens,
     weights_of,
 )
 from minitp.plan.rows import by_kind
@@ -81,7 +81,7 @@ def _activations(model: PlannedModel, job: Training) -> float:
 def precision(what: WhatIf) -> Answer:
     """C09 and C16."""
     model, device = what.the_model(GPT3), what.the_machine(MACHINE).device
-    tokens = what.tokens or published_tokens(catalogue.model(GPT3))[0]
+    tokens = training_tokens(model, what.tokens).number
     work = flops.training_flops(model.active_parameters, tokens)
     peaks = {dtype: peak for dtype, peak in device.flops.items() if dtype in ("float32", "tf32", "bf16", "fp16", "fp8")}
     days = {dtype: flops.training_days(work, DEVICES, peak * device.flops_reached) for dtype, peak in peaks.items()}
@@ -131,8 +131,8 @@ def _scheme(model: PlannedModel, name: str, one: Precision) -> tuple[str, ...]:
 
 
 def _stalls(bits: int) -> float:
-    """Where a sum of ones stops in a type of so many significant bits, half rounded to even: added up, not looked "
-    "up."""
+    """Where a sum of ones stops in a type of so many significant bits, half rounded to even: added up, not looked
+    up."""
     total = 0.0
     while (more := _rounded(total + 1, bits)) != total:
         total = more
@@ -214,8 +214,8 @@ def zero(what: WhatIf) -> Answer:
          "Up to stage 2 an all-reduce of the gradients becomes a reduce-scatter and an all-gather of the weights: the "
          "same bytes. Stage 3 gathers twice. With m micro-batches a step it gathers for each of them."),
         (Table(f"A card's share, and what it sends in a step of {some(what.batch or 1, 'sequence')} a card (a model)", (
-            "stage", "weights, GB (GiB)", "gradients", "optimizer", "together", "fits", "sent", "step"),
-            tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
+            "stage", "weights, GB (GiB)", "gradients, GB (GiB)", "optimizer, GB (GiB)", "together, GB (GiB)", "fits",
+            "sent, GB (GiB)", "step"), tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
         (f"States: 16P, 4P + 12P/d, 2P + 14P/d, 16P/d with P = {p / 1e9:.2f}e9, d = {d} (Rajbhandari et al. 2020, "
          f"table 1). Sent: 2P, 2P, 2P, 3P numbers · (d − 1)/d, of {width / p:g} bytes (section 7).",
          UNCOUNTED, MODELED),

@@ -18,6 +18,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate.classes import SHOWS, Show, Straggler, lanes_of, shown
 from minitp.plan.simulate.engine import run
+from minitp.plan.simulate.planned import planned
 from minitp.plan.simulate.program import NS, Noise, Run
 from minitp.plan.simulate.replaying import replayed
 from minitp.plan.simulate.result import Simulation, shares
@@ -41,8 +42,8 @@ def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *
     """
     _check(layout, job, machine, show)
     lanes = lanes_of(model, layout, stragglers, jitter, show)
-    _check_size(model, layout, job, len(lanes))
     one = Run(model, layout, job, machine, lanes, Noise(tuple(stragglers), jitter, seed), queue)
+    _check_size(one)
     chosen = shown(lanes, show, stragglers, layout)
     check_written(one, chosen)
     times = run(one.program, progress)
@@ -51,7 +52,8 @@ def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *
     axis = [step.axis for steps in one.steps for step in steps]
     weight = [lane.stands_for / layout.devices for lane in lanes]
     return Simulation(written(one, times, chosen), what(one), end / NS,
-                      shares(times, one.first, axis, weight, tails, end), len(lanes), layout.devices, len(axis))
+                      shares(times, one.first, axis, weight, tails, end), len(lanes), layout.devices, len(axis),
+                      planned(model, layout, job, machine, bool(stragglers or jitter)))
 
 
 def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:
@@ -68,15 +70,11 @@ def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:
         raise ConfigError("a generation makes 1 new token or more")
 
 
-def _check_size(model: PlannedModel, layout: Layout, job: Job, lanes: int) -> None:
+def _check_size(one: Run) -> None:
     """Refuse what would take minutes and fill the memory, from the sizes alone."""
-    if isinstance(job, Training):
-        met = 6 * job.micro_batches(layout.dp)                    # forward, backward and computed again: two a layer
-    else:
-        met = 2 * (job.new + (-(-job.batch // layout.dp) if layout.pp > 1 else 0))
-    events = lanes * met * (model.config.layers // layout.pp + 1)
+    events = one.count(one.lanes)
     if events > MOST_EVENTS:
-        raise ConfigError(f"{lanes:,} ranks would meet at about {events:,} events, and {MOST_EVENTS:,} are the most "
+        raise ConfigError(f"{len(one.lanes):,} ranks would meet at {events:,} events, and {MOST_EVENTS:,} are the most "
                           "that are simulated: take fewer micro-batches or new tokens, show classes, leave out jitter")
 
 

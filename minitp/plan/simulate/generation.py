@@ -4,7 +4,7 @@ With stages the sequences of a prompt follow one another, each a pass of its own
 takes all sequences at once, and the first stage waits for the tokens that the last one has chosen.
 """
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from minitp.plan.job import Inference, bytes_of
@@ -40,6 +40,13 @@ class GenerationSteps:
                     yield self._pass(phase, step, tokens, 1, n)
             else:
                 yield self._pass(phase, step, tokens, self.sequences, None)
+
+    def count(self) -> int:
+        """How many events `passes` has: of a prompt's, and one new token's as often as there are more."""
+        few = replace(self, job=replace(self.job, new=min(self.job.new, 3)))
+        each = [(one.step, len(one.steps)) for one in few.passes()]
+        again = sum(events for step, events in each if step == 1) * (self.job.new - few.job.new)
+        return sum(events for _, events in each) + again
 
     @cached_property
     def sequences(self) -> int:

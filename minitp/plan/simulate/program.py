@@ -1,5 +1,6 @@
 """All lanes of a predicted run as one program for the engine: what each does, who meets whom, and what that takes."""
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -7,14 +8,14 @@ from math import prod
 import numpy as np
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Inference, Job, Training
+from minitp.plan.job import Job, Training
 from minitp.plan.layout import AXES, Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate.classes import Lane, Straggler
 from minitp.plan.simulate.engine import Program
 from minitp.plan.simulate.generation import GenerationSteps
-from minitp.plan.simulate.prices import seconds
+from minitp.plan.simulate.prices import of_sync
 from minitp.plan.simulate.queue import Queues
 from minitp.plan.simulate.stages import Stage, StagePass, Step
 from minitp.plan.simulate.training import TrainingStep
@@ -82,10 +83,24 @@ class Run:
         return [made[lane.place.tp, lane.place.pp] for lane in self.lanes]
 
     def _passes_of(self, tp: int, pp: int) -> list[StagePass]:
-        work = Work(self.model, self.layout, self.job, self.machine.device, tp)
-        stage = Stage(self.model, self.layout, self.job, self.machine, work, pp)
-        return list(TrainingStep(stage, self.job).passes() if isinstance(self.job, Training)
-                    else GenerationSteps(stage, self.job).passes())
+        return list(self._work_of(tp, pp).passes())
+
+    def _work_of(self, tp: int, pp: int) -> TrainingStep | GenerationSteps:
+        if (tp, pp) not in self._works:
+            work = Work(self.model, self.layout, self.job, self.machine.device, tp)
+            stage = Stage(self.model, self.layout, self.job, self.machine, work, pp)
+            self._works[tp, pp] = (TrainingStep(stage, self.job) if isinstance(self.job, Training)
+                                   else GenerationSteps(stage, self.job))
+        return self._works[tp, pp]
+
+    @cached_property
+    def _works(self) -> dict[tuple[int, int], TrainingStep | GenerationSteps]:
+        return {}
+
+    def count(self, lanes: Iterable[Lane]) -> int:
+        """How many events these lanes have, from the sizes alone: all ranks of a stage have equally many."""
+        stages = Counter(lane.place.pp for lane in lanes)
+        return sum(lanes * self._work_of(0, stage).count() for stage, lanes in stages.items())
 
     @cached_property
     def steps(self) -> list[list[Step]]:
@@ -120,7 +135,7 @@ class Run:
             late.append(behind)
             sync += [numbers.setdefault(key, len(numbers)) for key in self.keys(n)]
             rule += [{"send": NOBODY, "receive": SENDER}.get(step.event.op, LAST) for step in steps]
-        rules, queues = np.array(rule), Queues(self.machine, isinstance(self.job, Inference))
+        rules, queues = np.array(rule), Queues(self.machine)
         took = self._queued(queues, sync) if self.queue else [
             self._seconds(lane, step) for n, lane in enumerate(self.lanes) for step in self.steps[n]]
         return Program(self.lane, np.concatenate(own), np.array(sync), rules, rules == NOBODY, np.array(took) * NS,
@@ -151,7 +166,7 @@ class Run:
         key = lane.parts, axis, ends, step.event.op, step.event.payload
         if key not in self._prices:
             self._prices[key] = max(
-                seconds(self.machine, step.event.op, float(step.event.payload), group, isinstance(self.job, Inference))
+                of_sync(self.machine, step.event.op, float(step.event.payload), group).seconds
                 for group in self._groups(lane, axis, ends))
         return self._prices[key]
 

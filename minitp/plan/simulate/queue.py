@@ -11,20 +11,17 @@ from dataclasses import dataclass, field
 from math import prod
 
 from minitp.plan.machine import Machine
-from minitp.plan.network import price
-from minitp.plan.simulate.prices import meeting_of, policy_of
+from minitp.plan.simulate.prices import of_sync
 
 
 @dataclass
 class Queues:
     """The ports of a machine's boxes, as syncs ask for them.
 
-    generates   see `prices`
     held, free  sync → (port, how many it holds); port → how many there are. A port's number stands for all ports of one
                 unit to one level, one way
     """
     machine: Machine
-    generates: bool = False
     held: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     free: dict[int, int] = field(default_factory=dict)
     _numbers: dict[tuple[int, int, str], int] = field(default_factory=dict)
@@ -38,13 +35,11 @@ class Queues:
         """
         if len(group) < 2:
             return 0.0
-        meeting = meeting_of(self.machine, group)
-        outer = max((level for level, met in enumerate(meeting) if met > 1), default=0)
+        found = of_sync(self.machine, op, payload, group, "alone")
+        outer = max((level for level, met in enumerate(found.meeting) if met > 1), default=0)
         ports = self.machine.levels[outer].ports if outer else 0
-        policy, around = policy_of(self.machine, op, self.generates)
-        found = price("send" if op == "receive" else op, payload, meeting, self.machine, sharing="alone", policy=policy)
         if not ports:
-            return around + found.seconds
+            return found.seconds
         asked: dict[tuple[int, str], int] = {}
         below = prod(level.size for level in self.machine.levels[:outer])
         for end, device, many in talking:
@@ -52,7 +47,7 @@ class Queues:
                 asked[device // below, way] = asked.get((device // below, way), 0) + many
         self.held[sync] = [(self._port(outer, *where, ports), min(many, ports)) for where, many in asked.items()]
         shared = max(1.0, max(asked.values(), default=1) / ports)
-        return around + sum(stage.latency_s + stage.reduction_s
+        return found.launch_s + sum(stage.latency_s + stage.reduction_s
                             + stage.bandwidth_s * (shared / stage.sharing if stage.level == outer else 1.0)
                             for stage in found.stages)
 

@@ -9,7 +9,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.network.collectives import has_model
 from minitp.plan.simulate.classes import check_stragglers
 from minitp.plan.simulate.engine import Program, Times, run
-from minitp.plan.simulate.prices import seconds
+from minitp.plan.simulate.prices import of_sync
 from minitp.plan.simulate.program import NS, Noise
 from minitp.plan.simulate.queue import Queues
 from minitp.plan.simulate.result import Simulation, shares
@@ -31,7 +31,7 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise, queue: 
     begins = [table["enter"] for table in (trace.events, trace.marks)]
     start = int(min(column.min(initial=np.iinfo(np.int64).max) for column in begins))
     script = Script.of(trace, chosen, start)
-    prices = np.array([0.0 if kind.broken else seconds(machine, kind.op, float(kind.payload), kind.ranks) * NS
+    prices = np.array([0.0 if kind.broken else NS * of_sync(machine, kind.op, float(kind.payload), kind.ranks).seconds
                        for kind in script.kinds])
     program = script.program(prices, speed)
     if queue:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from minitp.plan.simulate.engine import Times
+from minitp.plan.simulate.planned import Planned
 from minitp.trace.file import Trace
 
 
@@ -23,6 +24,7 @@ class Simulation:
     what        a training step, a generation, a replay
     seconds     from the first rank's begin to the last one's end
     simulated   how many ranks were simulated one by one, for `devices` of them; `events`: of those
+    planned     what the planner's formulas say of the same; None of a replay
     """
     trace: Trace
     what: str
@@ -31,10 +33,12 @@ class Simulation:
     simulated: int
     devices: int
     events: int
+    planned: Planned | None = None
 
     def to_plain(self) -> dict[str, Any]:
         return {"of": self.what, "seconds": self.seconds, "devices": self.devices, "simulated ranks": self.simulated,
                 "events": self.events, "header": self.trace.run["simulated"],
+                "planned": None if self.planned is None else self.planned.to_plain(),
                 "shares": [{**vars(share), "seconds": seconds} for share, seconds in self.shares.items()]}
 
 

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minitp.plan.job import Job, bytes_of
+from minitp.plan.job import FLOAT32_BYTES, Job, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate.work import Work, computed_in
 from minitp.trace.schema import Expected
 
-FLOAT32 = 4
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32"}        # as a trace spells them
 _SITES = {"forward": "pipeline.activation", "backward": "pipeline.gradient", "sample": "pipeline.token"}
 
@@ -81,7 +80,7 @@ class Stage:
         if own_type or computed_in(self.job) == "float32":
             return event
         each = bytes_of(computed_in(self.job)) if size is None else size
-        return event._replace(dtype=self.dtype, payload=round(event.payload / FLOAT32 * each))
+        return event._replace(dtype=self.dtype, payload=round(event.payload / FLOAT32_BYTES * each))
 
     @property
     def dtype(self) -> str:

@@ -6,13 +6,13 @@ each pass (ZeRO-3).
 """
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 from minitp.plan import schedule
-from minitp.plan.job import Training
-from minitp.plan.schedule import Instruction
-from minitp.plan.simulate.stages import FLOAT32, Stage, StagePass, Step, part_of
+from minitp.plan.job import FLOAT32_BYTES, Recompute, Training
+from minitp.plan.schedule import DIRECTIONS, Instruction
+from minitp.plan.simulate.stages import Stage, StagePass, Step, part_of
 from minitp.plan.speed import flops, traffic
 from minitp.plan.speed.traffic import Traffic
 from minitp.trace.predict_pass import Pass
@@ -36,6 +36,12 @@ class TrainingStep:
             one = self._with_messages(instruction.kind, instruction, self._steps(instruction))
             yield one._replace(steps=(*one.steps, *self._once())) if n == last else one
         yield self._optimizer()
+
+    def count(self) -> int:
+        """How many events `passes` has: those of one micro-batch, as often as there are."""
+        of_one = [Instruction(kind, 0, chunk) for kind in DIRECTIONS for chunk in range(self.stage.layout.chunks)]
+        each = sum(len(self._with_messages(one.kind, one, self._steps(one)).steps) for one in of_one)
+        return self.micro_batches * each + len(self._once()) + len(self._optimizer().steps)
 
     @cached_property
     def micro_batches(self) -> int:
@@ -73,14 +79,14 @@ class TrainingStep:
     def _forward(self, chunk: int) -> list[Step]:
         one = self._pass("forward", 0)
         first_parts, head = self._work
-        events = [*one.forward(gathered=False), *one.loss()]
+        events = _events(one, self.job.recompute)
         head_at = "head" if any(event.site == "head" for event in events) else "loss.max"
         work = first_parts | {head_at: head}
         return self._cut_along_sequence(self.stage.steps(events, work, chunk))
 
     def _backward(self, chunk: int) -> list[Step]:
         one = self._pass("backward", 0)
-        events = list(one.backward(self.job.recompute))
+        events = _events(one, self.job.recompute)
         forward, head = self._work
         scores = self.again if self.job.recompute == "selective" else 0.0
         attention, mlp = 2 * forward.get("attention.o", 0.0) + scores, 2 * forward["mlp.down"]
@@ -227,7 +233,8 @@ class TrainingStep:
             if event.site == "gradients.norm" and layout.pp > 1:
                 steps.append(steps[-1]._replace(axis="pp"))
         update = stage.work.update(stage.stage)
-        gathers = [self._dp(row, None, own=update) for row in self._data("optimizer", False)]
+        gathers = [self._dp(row, None, own=0.0 if n else update)
+                   for n, row in enumerate(self._data("optimizer", False))]
         return StagePass("optimizer", STEP, None, (*steps, *gathers), 0.0 if gathers else update)
 
     def _owed(self, axis: str, site: str, payload: float) -> Step:
@@ -235,6 +242,12 @@ class TrainingStep:
         return Step(0.0, axis, event._replace(site=site, before="partial"))
 
 
+@lru_cache(maxsize=8)
+def _events(one: Pass, recompute: Recompute) -> tuple[Expected, ...]:
+    """Of a whole pass; every stage picks its own."""
+    return tuple(one.backward(recompute) if one.phase == "backward" else [*one.forward(gathered=False), *one.loss()])
+
+
 def replace_payload(event: Expected, numbers: int) -> Expected:
     """The same float32 event of so many numbers."""
-    return event._replace(shape=(numbers,), payload=numbers * FLOAT32)
+    return event._replace(shape=(numbers,), payload=numbers * FLOAT32_BYTES)

@@ -9,7 +9,7 @@ from minitp.plan.job import Inference, Job, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Device
 from minitp.plan.model import PlannedModel
-from minitp.plan.speed import flops
+from minitp.plan.speed import flops, reading
 from minitp.plan.speed.step import arithmetic, updated
 
 
@@ -41,9 +41,8 @@ class Work:
     def attention(self, tokens: int, context: float, cached: float = 0) -> float:
         """`tokens` of all sequences together, each attending to `context` positions; `cached` positions are read."""
         projections = 2.0 * tokens * self.share.projections
-        placement = self.model.placement(self.layout.tp, self.layout.embedding, self.layout.cut)
-        width = 2 * len(placement.kv_heads(self.rank)) * self.model.config.head_size
-        cache = cached * width * (bytes_of(self.job.cache) if isinstance(self.job, Inference) else 0)
+        cache = (reading.cache(self.model, self.layout, self.job, self.rank, cached)
+                 if isinstance(self.job, Inference) else 0.0)
         return self.roofline(projections, self.share.projections * self.weights) + self.scores(tokens, context, cache)
 
     def scores(self, tokens: int, context: float, cache: float = 0) -> float:
@@ -52,8 +51,14 @@ class Work:
         return self.roofline(tokens * one.scores, cache)
 
     def mlp(self, tokens: int) -> float:
+        """Of experts those are read that `tokens` tokens visit together, and the router."""
         one = flops.per_token(self.model, 0, layers=1, head=False, share=self.share)
-        return self.roofline(tokens * one.mlp, self.share.mlp * self.weights)
+        read: float = self.share.mlp
+        if self.model.experts > 1:
+            router = self.model.config.hidden * self.model.experts
+            visited = flops.touched(self.model.experts, self.model.active, tokens)
+            read = (read - router) / self.model.active * visited + router
+        return self.roofline(tokens * one.mlp, read * self.weights)
 
     def head(self, tokens: int) -> float:
         return self.roofline(2.0 * tokens * self.share.head, self.share.head * self.weights)

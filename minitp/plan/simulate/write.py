@@ -21,6 +21,7 @@ from minitp.trace.schema import Event, Mark
 from minitp.trace.simulated import WORLD
 
 MOST_EVENTS = 500_000              # that a trace file can hold, and pages can open
+STEP = "a training step"
 _REASONS = {
     ("tp", "all_reduce"): "add the ranks' partial sums", ("tp", "all_reduce_max"): "the largest of all ranks",
     ("tp", "all_gather"): "lay the ranks' shards side by side",
@@ -42,8 +43,8 @@ def written(run: Run, times: Times, shown: Sequence[int]) -> Trace:
 
 
 def check_written(run: Run, shown: Sequence[int]) -> None:
-    """ConfigError where the lanes have more events than a file can hold."""
-    events = sum(len(run.steps[lane]) for lane in shown)
+    """ConfigError where the lanes have more events than a file can hold; none of them is made for it."""
+    events = run.count(run.lanes[lane] for lane in shown)
     if events > MOST_EVENTS:
         raise ConfigError(f"{len(shown):,} lanes have {events:,} events together, and {MOST_EVENTS:,} are the most "
                           "that a trace is written with: show classes, or fewer micro-batches or new tokens")
@@ -134,7 +135,7 @@ def header(ranks: int, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def what(run: Run) -> str:
-    return "a training step" if isinstance(run.job, Training) else "a generation"
+    return STEP if isinstance(run.job, Training) else "a generation"
 
 
 def _closed_form(run: Run) -> dict[str, Any]:

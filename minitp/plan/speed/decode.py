@@ -6,44 +6,32 @@ another: small messages, whose latency counts and not their bytes. A prompt is t
 
   time of a stage = max(bytes of weights / bandwidth, their operations / peak) + the same of the KV cache + sync points
 
+Where a context is cut over cp ranks, each has its piece of the cache and of the scores; a prompt's tokens are dealt to
+them, one new token is not, and each does all of its products.
+
 Rates are what the device reaches (Device.bandwidth_reached, flops_reached). Sync points and payloads are those of
 minitp.trace.predict; each is priced by plan.network. Stages of a pipeline work one after the other. All of it is a
 model; sampling and the tokenizer aren't in it.
 """
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
 from minitp.errors import ConfigError
-from minitp.plan.job import Inference, bytes_of
+from minitp.plan.job import FLOAT32_BYTES, Inference, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network import Price, price
+from minitp.plan.network import LIBRARY, Price, price
+from minitp.plan.network.boundaries import boundaries
 from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops
+from minitp.plan.speed.reading import Ends, Read, bytes_read
 from minitp.plan.speed.syncs import PREDICTED, on_stage, syncs
 
-Ends = Literal["cut", "copied"]
-"""Embedding table and head: cut over the tp group (two sync points more), or whole on every rank, as in gpt-fast."""
-
-LOGITS = 4                                     # bytes: logits are float32
 ROOFLINE = "Pope et al. 2023, section 3; rates reached: the device's source"
-
-
-class Read(NamedTuple):
-    """Bytes that a rank reads in one pass, by part. `table` is what it holds of the embedding table: of that, only the
-    tokens' rows are read."""
-    layers: float
-    head: float
-    rows: float
-    cache: float
-    table: float
-
-    @property
-    def weights(self) -> float:
-        return self.layers + self.head + self.rows
 
 
 @dataclass(frozen=True)
@@ -97,17 +85,13 @@ class PassTime:
                 "bound": self.bound, "rows": [row.to_plain() for row in self.rows]}
 
 
-TokenTime = PassTime
-
-
 def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, context: int | None = None,
-          ends: Ends = "cut", policy: str | None = None, groups: int = 1) -> PassTime:
+          ends: Ends = "cut", policy: str = LIBRARY, groups: int = 1) -> PassTime:
     """One new token of each sequence, where `context` tokens of each are cached (None: all that the job's will be).
 
     groups: in how many the batch follows itself through a pipeline's stages. With one, all stages but one are idle;
     with as many as stages, each works on another group, and all sequences get a token in the time of one group's pass.
-    policy: which algorithm the sync points take, as plan.network.price has it. None: on GPUs NCCL's own estimate for
-    its kernels, which a decode step starts as one graph; elsewhere the cheapest, or what was measured.
+    policy: which algorithm the sync points take, as plan.network.price has it.
     """
     each = ceil(job.batch / layout.dp)
     if not 1 <= groups <= min(layout.pp, each):
@@ -120,34 +104,13 @@ def token(model: PlannedModel, layout: Layout, job: Inference, machine: Machine,
 
 
 def prefill(model: PlannedModel, layout: Layout, job: Inference, machine: Machine, *, ends: Ends = "cut",
-            policy: str | None = None) -> PassTime:
+            policy: str = LIBRARY) -> PassTime:
     """The pass over the prompts: the time to the first token. Half of attention is masked, and skipped.
 
     A pipeline takes the sequences one after the other, each stage working on another one.
     """
     attended = flops.attended(job.prompt, causal=True)
     return _Forward(model, layout, job, machine, job.prompt, attended, ends, policy).time()
-
-
-def bytes_read(model: PlannedModel, layout: Layout, job: Inference, place: Place, *, context: float | None = None,
-               ends: Ends = "cut", tokens: int = 1) -> Read:
-    """What the rank at `place` reads in one pass over `tokens` tokens of each sequence."""
-    held, size = model.on_stage(layout, place), bytes_of(job.weights)
-    config, sequences = model.config, ceil(job.batch / layout.dp)
-    layer, seen = held["layer"], job.context if context is None else context
-    visitors = sequences * tokens * layout.ep                              # tokens that meet this rank's experts
-    visited = flops.touched(model.experts, model.active, visitors) / model.experts if model.experts > 1 else 1.0
-    table = config.vocab * config.hidden if ends == "copied" else held["embedding"].shard if place.pp == 0 else 0
-    head = norm = 0
-    if place.pp == layout.pp - 1:
-        own = held["head"].total if layout.pp > 1 or not config.tied else held["embedding"].shard
-        head, norm = config.vocab * config.hidden if ends == "copied" else own, held["norm"].total
-    placement = model.cuts(layout.tp, layout.embedding, layout.cut)
-    kv = len(placement.kv_heads(place.tp)) * config.head_size
-    cached = 2 * layout.layers_on(config.layers, place.pp) * kv * sequences * seen / layout.cp
-    return Read((layer.shard + layer.whole + layer.expert * visited) * size, (head + norm) * size,
-                sequences * tokens * config.hidden * size if place.pp == 0 else 0.0, cached * bytes_of(job.cache),
-                table * size)
 
 
 class _Term(NamedTuple):
@@ -170,7 +133,7 @@ class _Forward:
     tokens: int
     attended: float
     ends: Ends
-    policy: str | None
+    policy: str
 
     @property
     def sequences(self) -> int:
@@ -189,7 +152,7 @@ class _Forward:
             here = list(self._stage(stage, count))
             terms += here
             slowest = max(slowest, sum(term.row.seconds for term in here) / count)
-            reads = max(reads, sum(self._read(stage)[:4]))
+            reads = max(reads, self._read(stage).total)
         terms += self._messages()
         if self.in_turn > 1:
             terms.append(self._behind(slowest))
@@ -203,7 +166,7 @@ class _Forward:
         reads = (bytes_read(self.model, self.layout, self.one_batch, Place(rank, 0, 0, stage), ends=self.ends,
                             context=self.attended if self.tokens == 1 else self.tokens, tokens=self.tokens)
                  for rank in {0, self.layout.tp - 1})
-        return max(reads, key=lambda read: read.weights + read.cache)
+        return max(reads, key=lambda read: read.total)
 
     @property
     def one_batch(self) -> Inference:
@@ -213,13 +176,14 @@ class _Forward:
     def _stage(self, stage: int, count: int) -> Iterator[_Term]:
         """What `count` stages like this one take, one after the other."""
         read, at = self._read(stage), f" on {count} stages" if count > 1 else ""
-        tokens = ceil(self.sequences / self.in_turn) * self.tokens / self.layout.cp
+        sequences, cp = ceil(self.sequences / self.in_turn), self.layout.cp
+        here = ceil(self.tokens / cp)                                   # one new token is worked on by every piece
         share = flops.on_stage(self.model, self.layout, stage, self.attended)
-        rows = self.tokens if self.job.every_row else 1                 # whose logits are wanted
+        rows = here if self.job.every_row else 1                        # whose logits are wanted
         head = 2.0 * flops.matrices(self.model).head if share.head and self.ends == "copied" else share.head
-        products = (share.projections + share.mlp + head * rows / self.tokens) * tokens
+        products = ((share.projections + share.mlp) * here + head * rows) * sequences
         yield self._roofline(f"weights{at}", read.weights, products, count)
-        yield self._roofline(f"KV cache{at}", read.cache, share.scores * tokens, count)
+        yield self._roofline(f"KV cache{at}", read.cache, share.scores * sequences * self.tokens / cp, count)
         yield from self._syncs(stage, count, at)
 
     def _roofline(self, term: str, size: float, operations: float, count: int) -> _Term:
@@ -248,7 +212,7 @@ class _Forward:
             if sync.part != "layer" and self.ends == "copied":
                 continue
             times = count * sync.times * on_stage(self.layout, stage, sync.part, self.model.config.layers)
-            payload = sync.elements * (LOGITS if sync.logits else size)
+            payload = sync.elements * (FLOAT32_BYTES if sync.logits else size)
             if times:
                 yield self._priced(f"sync points, {sync.part}{at}", sync.op, payload, times, meeting, PREDICTED, True)
         layers = count * self.layout.layers_on(self.model.config.layers, stage)
@@ -261,29 +225,29 @@ class _Forward:
         if self.layout.ep > 1 and self.model.experts > 1:
             numbers = self.layout.ep * batch * tokens * self.model.active * self.model.config.hidden
             yield self._priced(f"tokens to their experts and back{at}", "all_to_all", numbers * size, 2 * layers,
-                               self.machine.meeting(self.layout.ep, self.layout.tp), "Lepikhin et al. 2020")
+                               self.machine.meeting(self.layout.ep, self.layout.tp, self.layout.devices),
+                               "Lepikhin et al. 2020")
 
     def _messages(self) -> Iterator[_Term]:
         """From stage to stage, and the chosen token back to the first."""
         if self.layout.pp == 1:
             return
-        meeting, batch = self.machine.spread(self.layout, "pp"), ceil(self.sequences / self.in_turn)
+        batch, (*onward, back) = ceil(self.sequences / self.in_turn), boundaries(self.machine, self.layout)
         numbers = batch * ceil(self.tokens / self.layout.cp) * self.model.config.hidden
-        yield self._priced("to the next stage", "send", numbers * bytes_of(self.job.activations), self.layout.pp - 1,
-                           meeting, "b·s·h numbers a boundary")
-        yield self._priced("the chosen tokens to the first stage", "send", 4 * batch, 1, meeting, "4 bytes each")
+        for meeting, times in Counter(one.meeting for one in onward).items():
+            yield self._priced("to the next stage", "send", numbers * bytes_of(self.job.activations), times, meeting,
+                               "b·s·h numbers a boundary")
+        yield self._priced("the chosen tokens to the first stage", "send", 4 * batch, 1, back.meeting, "4 bytes each")
 
     def _priced(self, term: str, op: str, payload: float, times: int, meeting: tuple[int, ...], source: str,
                 point: bool = False) -> _Term:
-        """`times` collectives alike, one after the other, and what is around each on the device."""
-        policy = self.policy or ("nccl" if self.machine.device.kind == "gpu" else "best")
-        each: Price = price(op, payload, meeting, self.machine, policy=policy if op != "send" else "best")
-        around = self.machine.device.launch_s if each.seconds else 0.0
-        starts = f" + {around * 1e6:,.4g} µs around it" if around else ""
-        row = TimeRow(term, f"times · ({each.formula}{' + launch' if around else ''})",
-                      f"{times} · ({each.seconds * 1e6:,.4g} µs{starts}) ({op}, {payload:,.0f} B, {each.algorithm})",
-                      times * (each.seconds + around), f"{source}; {each.source}")
-        return _Term(row, latency_s=times * (each.latency_s + around),
+        """`times` collectives alike, one after the other."""
+        each: Price = price(op, payload, meeting, self.machine, policy=self.policy)
+        starts = f", {each.launch_s * 1e6:,.4g} µs of it around it" if each.launch_s else ""
+        row = TimeRow(term, f"times · ({each.formula})",
+                      f"{times} · {each.seconds * 1e6:,.4g} µs{starts} ({op}, {payload:,.0f} B, {each.algorithm})",
+                      times * each.seconds, f"{source}; {each.source}")
+        return _Term(row, latency_s=times * each.latency_s,
                      moving_s=times * (each.seconds - each.latency_s), points=times if point else 0)
 
     def _behind(self, slowest: float) -> _Term:

@@ -17,10 +17,9 @@ from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple
 
-from minitp.cut import Cut
 from minitp.errors import ConfigError
 from minitp.plan.job import Recompute, Training
-from minitp.plan.layout import Layout, Place
+from minitp.plan.layout import Layout
 from minitp.plan.model import PlannedModel
 
 DAY = 86_400
@@ -214,9 +213,3 @@ def device_hours(flops: float, flops_per_device: float) -> float:
 def touched(experts: int, active: int, tokens: float) -> float:
     """How many experts `tokens` tokens visit, where each picks `active` at random: E·(1 − (1 − k/E)ᵗ)."""
     return experts * (1 - (1 - active / experts) ** tokens)
-
-
-def touched_here(model: PlannedModel, layout: Layout, place: Place, tokens: float) -> float:
-    """The same of the experts that live with one rank, of `tokens` tokens of all the ep group."""
-    mine = len(Cut(model.experts, layout.ep).of((place.dp * layout.cp + place.cp) % layout.ep))
-    return mine * touched(model.experts, model.active, tokens) / model.experts

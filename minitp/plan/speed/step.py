@@ -4,9 +4,11 @@
          + optimizer
 
 Products run at the share of the peak that the device reaches: Device.flops_reached, one number for all shapes, with
-what lies between products in it. Collectives of the tp group stand in the way of what follows and hide behind nothing.
-Data parallelism hides behind the passes that it can run beside. What isn't modeled: launches, stragglers, input,
-checkpoints, restarts, shapes that a device likes less. All of it is a model.
+what lies between products in it. A micro-batch of few hundred tokens takes longer to read the weights, above all those
+of experts: `minitp plan simulate` has that, this sum hasn't. Collectives of the tp group stand in the way of what
+follows and hide behind nothing. Data parallelism hides behind the passes that it can run beside, but for the first
+layer's weights and the last gradients, and not while another axis takes the same link. What isn't modeled: launches,
+stragglers, input, checkpoints, restarts, shapes that a device likes less. All of it is a model.
 
 SC21 is Narayanan et al. 2021 (arXiv:2104.04473), KOR Korthikanti et al. 2022 (arXiv:2205.05198).
 """
@@ -20,7 +22,7 @@ from minitp.plan.job import Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network import price
+from minitp.plan.network import LIBRARY, price
 from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops, traffic
 from minitp.plan.speed.flops import PassFlops
@@ -41,6 +43,7 @@ class StepTime:
     stage   the stage that has most to compute, whose time the step's is
     bubble  idle time as a share of the ideal time (SC21, section 2.2)
     hidden  what runs beside something else and so takes no time of its own, in seconds by axis
+    moved   bytes that a rank sends in the step: of two layouts that take equally long the one that moves less is better
     """
     rows: tuple[TimeRow, ...]
     flops: PassFlops
@@ -50,6 +53,7 @@ class StepTime:
     stage: int
     bubble: float
     hidden: dict[str, float]
+    moved: float
     training_tokens: float
 
     @property
@@ -93,19 +97,20 @@ class StepTime:
         return {"seconds": self.seconds, "MFU": self.mfu, "HFU": self.hfu, "FLOP/s a device": self.flops_per_device,
                 "tokens/s": self.tokens_per_s, "tokens/s a device": self.tokens_per_s_each, "bubble": self.bubble,
                 "days": self.days, "device hours": self.device_hours, "slowest stage": self.stage,
-                "hidden s": self.hidden, "rows": [row.to_plain() for row in self.rows]}
+                "hidden s": self.hidden, "moved": self.moved, "rows": [row.to_plain() for row in self.rows]}
 
 
 def training_step(model: PlannedModel, layout: Layout, job: Training, machine: Machine, *, overlap: bool = True,
-                  policy: str = "best") -> StepTime:
+                  policy: str = LIBRARY) -> StepTime:
     """One step. `overlap`: whether data parallelism runs beside the passes (False: all of it takes time of its own).
 
     ConfigError where the batch can't be dealt to the replicas, or the schedule can't take the micro-batches.
     """
     one = _Step(model, layout, job, machine, overlap, policy)
     rows, hidden = one.rows()
+    moved = sum(row.sent for row, _ in one.priced)
     return StepTime(tuple(row for row in rows if row.seconds or row.note), flops.step(model, job), layout.devices,
-                    job.batch * job.seq, one.peak, one.stage, one.bubble, hidden, job.tokens)
+                    job.batch * job.seq, one.peak, one.stage, one.bubble, hidden, moved, job.tokens)
 
 
 def arithmetic(job: Training) -> str:
@@ -149,12 +154,17 @@ class _Step:
     def takes(self, operations: float) -> float:
         return operations / (self.peak * self.machine.device.flops_reached)
 
+    @cached_property
+    def priced(self) -> list[tuple[Traffic, float]]:
+        """What a rank of the slowest stage moves, and the seconds that like collectives take together."""
+        moved = traffic.step(self.model, self.layout, self.job, self.machine, self.stage)
+        return [(row, row.count * self._each(row)) for row in moved]
+
     def rows(self) -> tuple[list[TimeRow], dict[str, float]]:
         """The step's terms in order, and what is hidden behind them."""
         mine = self.micro_batch(self.stage)
         products = self._products(mine)
-        moved = traffic.step(self.model, self.layout, self.job, self.machine, self.stage)
-        priced = [(row, self._seconds(row)) for row in moved]
+        priced = self.priced
         ways = list(self._in_the_way(priced))
         context, hidden_context = self._context(priced, mine)
         ideal = products.seconds + sum(row.seconds for row in (*ways, *context))
@@ -167,14 +177,18 @@ class _Step:
     def _products(self, mine: PassFlops) -> TimeRow:
         reached = self.machine.device.flops_reached
         again = f", {mine.recomputed.total / mine.hardware:.0%} of it done again" if mine.recomputed.total else ""
+        if self.job.recompute == "selective":
+            printed = mine.hardware + 2 * mine.recomputed.total
+            again += (f"; KOR's equation 8 (1 + s/3h, not s/4.5h) counts attention's backward pass as done again, too: "
+                      f"an HFU {printed / mine.hardware - 1:.1%} higher")
         return TimeRow("products", "m · operations of the slowest stage's rank / (peak · share reached)",
                        f"{self.m} · {mine.hardware / 1e12:,.4g} TFLOP / ({self.peak / 1e12:,.4g} TFLOP/s · "
                        f"{reached:.2g})", self.m * self.takes(mine.hardware), "plan.flops; SC21, appendix",
                        f"stage {self.stage} of {self.layout.pp}{again}")
 
-    def _seconds(self, row: Traffic) -> float:
-        return row.count * price(row.op, row.payload, row.meeting, self.machine,
-                                 policy=self.policy if row.op != "send" else "best").seconds
+    def _each(self, row: Traffic, share: float = 1.0) -> float:
+        """Seconds of one of the collectives, or of one of a share of its payload."""
+        return price(row.op, row.payload * share, row.meeting, self.machine, policy=self.policy).seconds
 
     def _row(self, term: str, priced: list[tuple[Traffic, float]], exposed: float | None = None,
              note: str = "") -> TimeRow:
@@ -213,38 +227,59 @@ class _Step:
 
     def _data(self, priced: list[tuple[Traffic, float]], each: float,
               mine: PassFlops) -> tuple[list[TimeRow], float]:
-        """By phase: forward or backward passes hide what runs beside them, the optimizer's gather the next forward."""
+        """By phase: forward or backward passes hide what runs beside them, the optimizer's gather the next forward.
+
+        A link carries one thing at a time: while another axis uses one of theirs, nothing runs beside. And the first
+        layer's weights must be there before its pass begins, the last gradients are there only when it has ended: a
+        layer's share of each is never hidden.
+        """
         like = [(row, time) for row, time in priced if row.axis == "dp"]
         if not like:
             return [], 0.0
-        forward = each * mine.forward.total / mine.hardware
-        window = {"forward": forward, "backward": each - forward, "optimizer": forward}
+        beside = max(0.0, each - self._busy(priced, [row for row, _ in like]) / self.m)
+        forward = beside * mine.forward.total / mine.hardware
+        window = {"forward": forward, "backward": beside - forward, "optimizer": forward}
         exposed = total = 0.0
-        for phase, beside in window.items():
+        for phase, seconds in window.items():
             rows = [(row, time) for row, time in like if row.phase == phase]
             passes = max((row.count for row, _ in rows), default=0)            # once a step, or with every micro-batch
             took = sum(time for _, time in rows)
-            exposed += max(0.0, took - passes * beside) if self.overlap else took
+            bare = sum(self._each(row, 1 / max(1, self.layers)) for row, _ in rows
+                       if phase != "backward" or row.op != "all_gather")
+            exposed += max(0.0, bare, took - passes * seconds) if self.overlap else took
             total += took
         return [self._row(NAMES["dp"], like, exposed, _hidden(total - exposed))], total - exposed
 
+    @property
+    def layers(self) -> int:
+        """On the stage."""
+        return self.layout.layers_on(self.model.config.layers, self.stage)
+
+    def _busy(self, priced: list[tuple[Traffic, float]], like: list[Traffic]) -> float:
+        """Seconds of a step in which another axis' collectives take a link that these take, too."""
+        mine = {level for row in like for level, size in row.wire.items() if size}
+        return sum(time for row, time in priced
+                   if row.axis in (*IN_THE_WAY, "pp") and mine & {level for level, size in row.wire.items() if size})
+
     def _optimizer(self) -> TimeRow:
-        """Reads gradients, reads and writes the master copy and the moments, writes the weights: memory's work."""
+        """Reads gradients, reads and writes the copy that is updated and the moments, writes weights: memory's work."""
         device = self.machine.device
         mine, size = updated(self.model, self.layout, self.job, Place(0, 0, 0, self.stage))
-        return TimeRow("optimizer", "numbers · (gradients + 2·(master + moments) + weights) / bandwidth",
+        written = "2·(master + moments) + weights" if self.job.precision.master else "2·(weights + moments)"
+        return TimeRow("optimizer", f"numbers · (gradients + {written}) / bandwidth",
                        f"{mine / 1e9:.4g}e9 · {size / max(mine, 1):.4g} B / ({device.bandwidth / 1e9:,.5g} GB/s · "
                        f"{device.bandwidth_reached:.2g})", size / (device.bandwidth * device.bandwidth_reached),
                        "Adam, once a step")
 
 
 def updated(model: PlannedModel, layout: Layout, job: Training, place: Place) -> tuple[float, float]:
-    """Numbers that the rank at `place` updates once a step, and the bytes that this reads and writes."""
+    """Numbers that the rank at `place` updates once a step, and the bytes that this reads and writes: where no master
+    copy is kept, the weights are what is read and updated."""
     dense, experts = (layout.dp, layout.dp * layout.cp // layout.ep) if layout.zero else (1, 1)
     mine = sum((part.shard + part.whole) / dense + part.expert / experts
                for part in model.on_stage(layout, place).values())
     kept = job.precision
-    return mine, mine * (kept.gradients + 2 * kept.optimizer + kept.weights)
+    return mine, mine * (kept.gradients + 2 * kept.optimizer + kept.weights * (1 if kept.master else 2))
 
 
 def _hidden(seconds: float) -> str:

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 
 from minitp.config import ModelConfig
 from minitp.placement import Placement
+from minitp.plan.job import FLOAT32_BYTES
 from minitp.plan.layout import Layout
 from minitp.plan.model import PlannedModel
 from minitp.trace.predict_pass import Pass
 from minitp.trace.predict_training import optimizer
 
 PREDICTED = "minitp.trace.predict, in another number type"
-FLOAT32 = 4
 
 
 class Sync(NamedTuple):
@@ -57,7 +57,7 @@ def _syncs(config: ModelConfig, tp: int, embedding: Literal["vocab", "hidden"], 
         first = event.site.split(".")[0]
         part = "layer" if first == "layers" else first
         logits = part == "loss" or (part == "head" and event.shape[-1] == config.vocab)
-        counted[event.phase, part, event.op, event.payload // FLOAT32, logits] += 1
+        counted[event.phase, part, event.op, event.payload // FLOAT32_BYTES, logits] += 1
     return tuple(Sync(*key, times=times) for key, times in counted.items())
 
 
@@ -71,5 +71,5 @@ def on_stage(layout: Layout, stage: int, part: str, layers: int) -> int:
 def copies(model: PlannedModel, layout: Layout) -> int:
     """Numbers of ONE layer that kv heads held by several ranks of the tp group owe each other, once a step."""
     placement = Placement(replace(model.config, layers=1), layout.tp, layout.embedding, layout.cut)
-    return sum(event.payload // FLOAT32 for event in optimizer(placement, "float32", 0)
+    return sum(event.payload // FLOAT32_BYTES for event in optimizer(placement, "float32", 0)
                if event.site == "gradients.copies")

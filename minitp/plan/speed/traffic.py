@@ -24,6 +24,7 @@ from minitp.plan.job import Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.model import Held, PlannedModel
+from minitp.plan.network.boundaries import boundaries, boundary
 from minitp.plan.network.collectives import COSTS_AS, cost
 from minitp.plan.network.hierarchy import shards
 from minitp.plan.speed import flops
@@ -129,12 +130,16 @@ class _Step:
         return self.layout.layers_on(self.model.config.layers, self.stage)
 
     def row(self, axis: Axis, term: str, phase: str, op: str, payload: float, count: int, meeting: tuple[int, ...],
-            formula: str, source: str, note: str = "") -> Traffic:
+            formula: str, source: str, note: str = "", shares: tuple[tuple[float, ...], ...] | None = None
+            ) -> Traffic:
+        """`shares`: of the payload at each level, of this stage's ranks and of all on the mean, where these differ."""
+        own, mean = shares or (wire_shares(op, meeting),) * 2
         wire, per_link, below = {}, {}, 1
-        for level, share in zip(self.machine.levels, wire_shares(op, meeting), strict=True):
-            if share:
-                wire[level.name] = share * payload * count
-                per_link[level.name] = wire[level.name] * (below / level.ports if level.ports else 1)
+        for level, mine, each in zip(self.machine.levels, own, mean, strict=True):
+            if mine:
+                wire[level.name] = mine * payload * count
+            if each:
+                per_link[level.name] = each * payload * count * (below / level.ports if level.ports else 1)
             below *= level.size
         return Traffic(axis, term, phase, op, payload, count, meeting, wire, per_link, formula, source, note)
 
@@ -170,13 +175,17 @@ class _Step:
         layout, last = self.layout, self.layout.pp - 1
         if not last:
             return
-        meeting = self.machine.spread(layout, "pp")
+        every = boundaries(self.machine, layout)[:last + (layout.chunks > 1)]
+        worst = max(every, key=lambda one: one.level).meeting               # the slowest holds up the others
+        mean = tuple(sum(level) / len(every) for level in zip(*(one.shares for one in every), strict=True))
         cut = layout.tp if layout.sequence or self.scatter_gather else 1
         inside = self.machine.spread(layout, "tp")
         for phase, end in (("forward", last), ("backward", 0)):
             count = self.micro_batches * (layout.chunks - (self.stage == end))
+            other = (self.stage + (1 if end else -1)) % layout.pp
             yield self.row("pp", "to the next stage" if end else "to the stage before", phase, "send",
-                           self.stream / cut, count, meeting, "b·s·h/tp" if cut > 1 else "b·s·h", "SC21, section 4.1")
+                           self.stream / cut, count, worst, "b·s·h/tp" if cut > 1 else "b·s·h", "SC21, section 4.1",
+                           shares=(boundary(self.machine, layout, self.stage, other).shares, mean))
             if cut > 1 and not layout.sequence:
                 comes = self.micro_batches * (layout.chunks - (self.stage == last - end))
                 yield self.row("tp", "gather of what comes from a stage", phase, "all_gather", self.stream, comes,
@@ -185,7 +194,7 @@ class _Step:
             table = self.model.on_stage(layout, Place(0, 0, 0, last))["head"].total
             yield self.row("pp", "gradient of the tied table", "optimizer", "all_reduce",
                            table * self.job.precision.gradients, 1,
-                           self.machine.meeting(2, layout.strides["pp"] * last), "V·h/tp", "SC21: Megatron")
+                           boundary(self.machine, layout, 0, last).meeting, "V·h/tp", "SC21: Megatron")
 
     def data(self) -> Iterator[Traffic]:
         """Gradients and weights of what the rank holds. ZeRO cuts dense ones over dp (pieces of a context hold the same
@@ -200,9 +209,10 @@ class _Step:
             yield self.row("dp", "gradients of a context's pieces", "backward", "all_reduce",
                            dense * bytes_each / layout.dp, 1, self.machine.spread(layout, "cp"), "P/d", ZERO)
         else:
-            yield from self._replicas("weights", dense, self.machine.meeting(replicas, layout.tp))
+            yield from self._replicas("weights", dense, self.machine.meeting(replicas, layout.tp, layout.devices))
         yield from self._replicas("experts", held.expert,
-                                  self.machine.meeting(replicas // layout.ep, layout.tp * layout.ep))
+                                  self.machine.meeting(replicas // layout.ep, layout.tp * layout.ep,
+                                                       layout.devices))
 
     def _replicas(self, what: str, numbers: int, meeting: tuple[int, ...]) -> Iterator[Traffic]:
         """By ZeRO's stage. In numbers, P = `numbers`: 2P, 2P, (m + 1)P and 3mP, each times (d − 1)/d."""
@@ -226,7 +236,7 @@ class _Step:
         if model.experts == 1 or layout.ep == 1:
             return
         payload = layout.ep * self.stream * model.active / (layout.tp if layout.sequence else 1)
-        meeting = self.machine.meeting(layout.ep, layout.tp)
+        meeting = self.machine.meeting(layout.ep, layout.tp, layout.devices)
         again = 2 if self.job.recompute == "full" else 0
         for phase, times in (("forward", 2), ("backward", 2 + again)):
             yield self.row("ep", "tokens to their experts and back", phase, "all_to_all", payload,
@@ -250,13 +260,4 @@ def by_axis(rows: list[Traffic]) -> dict[Axis, float]:
     sums: dict[Axis, float] = {}
     for row in rows:
         sums[row.axis] = sums.get(row.axis, 0.0) + row.sent
-    return sums
-
-
-def by_level(rows: list[Traffic]) -> dict[str, float]:
-    """Bytes through each port in a step, by level of the machine."""
-    sums: dict[str, float] = {}
-    for row in rows:
-        for level, size in row.per_link.items():
-            sums[level] = sums.get(level, 0.0) + size
     return sums

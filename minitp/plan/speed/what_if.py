@@ -8,12 +8,13 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from minitp.plan.job import Inference, bytes_of
-from minitp.plan.layout import Layout
+from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Device, Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.network import price
+from minitp.plan.network import LIBRARY
 from minitp.plan.speed import flops
-from minitp.plan.speed.decode import Ends, PassTime, prefill, token
+from minitp.plan.speed.decode import PassTime, prefill, token
+from minitp.plan.speed.reading import Ends, bytes_read
 
 
 def reading_all(device: Device) -> float:
@@ -26,23 +27,6 @@ def computing_batch(device: Device, weights: str = "bf16", activations: str = "b
     al. 2023, section 3; about 150 on an A100 by its data sheet). Below, more sequences cost next to nothing."""
     reading = device.bandwidth * device.bandwidth_reached
     return device.peak(activations) * device.flops_reached / reading * bytes_of(weights) / 2
-
-
-def even_payload(op: str, meeting: tuple[int, ...], machine: Machine, policy: str = "best") -> float:
-    """The payload in bytes at which a collective waits for hops as long as it moves bytes; smaller ones are latency.
-
-    0 where moving costs more from the first byte, infinity where it never does.
-    """
-    def moves_longer(payload: float) -> bool:
-        priced = price(op, payload, meeting, machine, policy=policy)
-        return priced.seconds - priced.latency_s > priced.latency_s
-    low, high = 1.0, 2.0 ** 50
-    if moves_longer(low) or not moves_longer(high):
-        return 0.0 if moves_longer(low) else float("inf")
-    while high / low > 1.001:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if moves_longer(middle) else (middle, high)
-    return high
 
 
 @dataclass(frozen=True)
@@ -71,21 +55,14 @@ class OnDevice:
 
 def on_each(model: PlannedModel, job: Inference, devices: Iterable[Device]) -> list[OnDevice]:
     """The same token on different devices, side by side: what each is bound by (no sync points: a bound from below)."""
-    config = model.config
-    table = 0 if config.tied else config.vocab * config.hidden                       # of it only rows are read
-    cache = 2 * config.layers * config.kv_heads * config.head_size * job.context * job.batch * bytes_of(job.cache)
-    held = model.parameters * bytes_of(job.weights) + cache
-    dense: float = model.parameters - table
-    if model.experts > 1:
-        expert = (model.parameters - model.active_parameters) / (model.experts - model.active)
-        dense -= expert * (model.experts - flops.touched(model.experts, model.active, job.batch))
-    read = dense * bytes_of(job.weights) + cache
+    read = bytes_read(model, Layout(), job, Place(0, 0, 0, 0))
+    held = model.parameters * bytes_of(job.weights) + read.cache
     operations = flops.per_token(model, job.context).total * job.batch
     found = []
     for device in devices:
         needed = ceil(held / device.memory)
         found.append(OnDevice(device, needed, held / (needed * device.memory),
-                              read / (needed * device.bandwidth * device.bandwidth_reached),
+                              read.total / (needed * device.bandwidth * device.bandwidth_reached),
                               operations / (needed * device.peak(job.activations) * device.flops_reached)))
     return found
 
@@ -104,7 +81,7 @@ class Generation:
 
 
 def generation(model: PlannedModel, layout: Layout, job: Inference, machine: Machine,
-               policy: str | None = None) -> Generation:
+               policy: str = LIBRARY) -> Generation:
     """All of an inference job."""
     middle = job.prompt + job.new // 2
     return Generation(prefill(model, layout, job, machine, policy=policy),
@@ -120,7 +97,7 @@ class Scaled(NamedTuple):
 
 
 def scaling(model: PlannedModel, job: Inference, machine: Machine, degrees: Sequence[int] = (1, 2, 4, 8), *,
-            ends: Ends = "cut", policy: str | None = None) -> list[Scaled]:
+            ends: Ends = "cut", policy: str = LIBRARY) -> list[Scaled]:
     """The same token over more and more devices: what is read divides, what is waited for doesn't."""
     times = [(tp, token(model, Layout(tp=tp), job, machine.with_devices(tp), ends=ends, policy=policy))
              for tp in degrees]

@@ -1,4 +1,4 @@
-"""Bytes on the wire of a collective built from messages, rank by rank: counted, not estimated.
+"""An oracle for tests: bytes on the wire of a collective built from messages, rank by rank: counted, not estimated.
 
 The schedules are those that minitp.comm.algorithms plays; their messages are what a trace of them holds. What MPI or
 NCCL sends inside its own collectives is not known.
