@@ -1,4 +1,5 @@
 """Fixtures that several rooms share."""
+import gc
 import signal
 from pathlib import Path
 
@@ -13,6 +14,15 @@ from tests.needs import missing
 from tests.pmpi.counting import counting_library, mpi_counts  # noqa: F401
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, and so would what it starts
+
+gc.disable()                                              # until all tests are there
+
+
+def pytest_collection_finish() -> None:
+    """The quarter of a million objects of modules and tests stay: to look through them again and again takes long."""
+    gc.freeze()
+    gc.enable()
+
 
 settings.register_profile("minitp", deadline=None)       # a shared machine is slow now and then, which proves nothing
 settings.load_profile("minitp")

@@ -133,7 +133,8 @@ def network(asked: Asked, picture: Any) -> None:
         page.chart(network_figures.curve_figure(found, ink=page.ink()), key="plan_curve",
                    rows=plan_network.curve_rows(found),
                    alt=f"Time by payload, both logarithmic, a line for each algorithm: a model. {' '.join(lines)}")
-        st.caption(f"{MODEL} Hollow marks, where there are some, were measured: between them the line follows them.")
+        st.caption(f"{MODEL} Hollow marks, where there are some, were measured: by a benchmark, which the model "
+                   "doesn't follow, or by this machine's calibration, which it does.")
     st.markdown("\n".join(f"- {page.escaped(line)}" for line in lines))
     st.subheader("What the syncs cost on each link", anchor=False)
     line = plan_network.links_line(found, asked.task == "train")

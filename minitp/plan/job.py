@@ -19,6 +19,7 @@ BYTES: dict[str, float] = {
 """Bytes per number. Q8_0 and Q4_0 keep 32 numbers and a 2-byte scale in a block; q80, q40: other names of them."""
 
 FLOAT32_BYTES = int(BYTES["float32"])
+TOKEN_BYTES = 4                    # of a chosen token's number, on its way back to the first stage
 
 
 def bytes_of(dtype: str) -> float:

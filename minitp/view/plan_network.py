@@ -1,7 +1,7 @@
 """The network of a plan for a page: what a collective takes at every size, and what the syncs of one token cost.
 
 All times are those of `curve` and `sync_cost` of `minitp.plan.network`: a model, but for the points that a machine's
-description has measured, which stay marks of their own.
+description has measured, which stay marks of their own. The chart's are the prices of plans, the links' are bare.
 """
 from dataclasses import dataclass, replace
 from math import ceil
@@ -12,7 +12,7 @@ from minitp.plan.job import Inference, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.network.curve import SIZES, Curve, curve, sync_point, sync_points
-from minitp.plan.network.sync_cost import SyncRow, on_links
+from minitp.plan.network.sync_cost import BARE, SyncRow, on_links
 from minitp.plan.rows import by_kind
 from minitp.plan.units import both, duration, percent, rate
 from minitp.trace.wording import count
@@ -62,9 +62,9 @@ def network(asked: Asked) -> Network:
     machine = machine if machine.devices >= group.members * group.stride else machine.with_devices(group.members)
     payload, each = sync_point(model, *_batch(asked))[1], sync_points(model)
     ranks = sorted({*RANKS, group.members} if group.members <= 64 else set(RANKS))
-    return Network(machine, group, curve(machine, asked.op, group.members, stride=group.stride, sizes=SIZES,
-                                         marks=marks(asked, model), devices=asked.layout().devices), payload, each, model.config.layers,
-                   on_links(payload, each, ranks))
+    drawn = curve(machine, asked.op, group.members, stride=group.stride, sizes=SIZES, marks=marks(asked, model),
+                  devices=asked.layout().devices)
+    return Network(machine, group, drawn, payload, each, model.config.layers, on_links(payload, each, ranks))
 
 
 def _batch(asked: Asked) -> tuple[int, float]:
@@ -137,4 +137,5 @@ def links_line(found: Network, training: bool) -> str:
     """The sentence above the links."""
     what = "A forward pass of a micro-batch" if training else "Each token"
     return (f"{what} waits for {found.syncs:,} syncs, one after the other: "
-            f"{(found.syncs - 2) // found.layers} for each layer and 2 at the ends, of {both(found.token)} each.")
+            f"{(found.syncs - 2) // found.layers} for each layer and 2 at the ends, of {both(found.token)} each. "
+            f"Below: {BARE}.")

@@ -47,45 +47,73 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def _windows(chromium) -> Iterator[Callable[..., Any]]:
-    """A browser window for each set of settings, made once: a new one takes longer than most tests."""
-    made: dict[tuple, Any] = {}
+def _tabs(chromium) -> Iterator["Tabs"]:
+    tabs = Tabs(chromium)
+    yield tabs
+    tabs.close()
 
-    def window(width: int, scheme: str, calm: bool) -> Any:
-        key = width, scheme, calm
-        if key not in made:
-            made[key] = chromium.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme,
-                                             reduced_motion="reduce" if calm else "no-preference")
-        return made[key]
 
-    yield window
-    for context in made.values():
-        context.close()
+class Tabs:
+    """Browser tabs that go from test to test: a new one takes longer than most tests. A test finds its tab empty."""
+
+    def __init__(self, browser: Any):
+        self.browser = browser
+        self.windows: dict[tuple, Any] = {}            # one for each set of settings
+        self.free: dict[tuple, Any] = {}
+
+    def take(self, width: int, scheme: str, calm: bool) -> tuple[tuple, Any]:
+        """(its settings, a tab)."""
+        key = width, scheme, "reduce" if calm else "no-preference"
+        if key in self.free:
+            return key, self.free.pop(key)
+        if key not in self.windows:
+            self.windows[key] = self.browser.new_context(viewport={"width": width, "height": 1400})
+        page = self.windows[key].new_page()
+        page.emulate_media(color_scheme=scheme, reduced_motion=key[2])
+        return key, page
+
+    def give_back(self, key: tuple, page: Any) -> None:
+        if key in self.free:
+            page.close()
+            return
+        page.goto("about:blank")
+        page.mouse.move(0, 0)
+        page.emulate_media(color_scheme=key[1], reduced_motion=key[2])
+        self.free[key] = page
+
+    def close(self) -> None:
+        for window in self.windows.values():
+            window.close()
 
 
 @pytest.fixture
-def watch(_windows, tmp_path) -> Iterator[Callable[..., Any]]:
+def watch(_tabs, tmp_path) -> Iterator[Callable[..., Any]]:
     """watch(play, width=, scheme=, fragment=, calm=, ready=) → a page with the player alone, its console clean.
 
     The player's functions are names of the window there, for tests that ask what only the script knows.
     """
     pages, said = [], []
 
+    def heard(message: Any) -> None:
+        said.append(getattr(message, "text", str(message)))
+
     def opened(play: dict[str, Any], *, width: int = 1400, scheme: str = "light", fragment: str = "",
                calm: bool = True, ready: str = ".player[data-state*=token]") -> Any:
         file = tmp_path / f"{len(pages)}.html"
         file.write_text(player_page(play), "utf-8")
-        page = _windows(width, scheme, calm).new_page()
-        pages.append(page)
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+        key, page = _tabs.take(width, scheme, calm)
+        pages.append((key, page))
+        page.on("console", heard)
+        page.on("pageerror", heard)
         page.goto(file.as_uri() + fragment)
         page.wait_for_selector(ready, timeout=10_000)
         return page
 
     yield opened
-    for page in pages:
-        page.close()
+    for key, page in reversed(pages):
+        page.remove_listener("console", heard)
+        page.remove_listener("pageerror", heard)
+        _tabs.give_back(key, page)
     assert said == [], said
 
 

@@ -1,7 +1,8 @@
 """The app without a browser: pages run in this process, on a runs folder of the test's own."""
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from minitp.trace import Trace
 from tests.app.browser import (  # noqa: F401  (a fixture is found by its name)
-    _windows,
+    _tabs,
     chromium,
     scatter_trace,
     served,
@@ -35,11 +36,20 @@ def runs(tmp_path, monkeypatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def page(runs) -> Callable[..., Any]:
-    """page(what, **query) → an AppTest that has run `what`: a function with its imports inside, a script, the app."""
+@pytest.fixture(scope="session")
+def _components_found_once() -> Iterator[None]:
+    """An AppTest looks through every installed package for Streamlit components, which takes longer than most pages."""
     if find_spec("streamlit") is None:
         missing("Streamlit: pip install 'minitp[app]'")
+    from streamlit.components.v2 import manifest_scanner
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        yield
+
+
+@pytest.fixture
+def page(runs, _components_found_once) -> Callable[..., Any]:
+    """page(what, **query) → an AppTest that has run `what`: a function with its imports inside, a script, the app."""
     from streamlit.testing.v1 import AppTest
 
     def opened(what: Callable[[], None] | Path = APP / "main.py", **query: str) -> AppTest:

@@ -9,10 +9,17 @@ from tests.app.browser import settle, state_of
 CANARY = "</script><img src=x onerror=\"document.title='broken out'\">"
 
 
+@pytest.fixture(scope="module")
+def window(chromium):
+    context = chromium.new_context(viewport={"width": 1400, "height": 1200})
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def exported(chromium, tmp_path):
+def exported(window, tmp_path):
     """exported(play) → a page with the file; its console must stay clean, and nothing but the file be fetched."""
-    page, said, asked = chromium.new_page(viewport={"width": 1400, "height": 1200}), [], []
+    page, said, asked = window.new_page(), [], []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))

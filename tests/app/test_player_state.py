@@ -164,8 +164,7 @@ def test_one_loop_while_playing_and_none_while_still(watch, tiny_play):
     press(page, " ", "2", "c", "4")
     assert 18 <= page.evaluate("paintsIn(20)") <= 22
     press(page, " ")
-    page.wait_for_timeout(800)
-    assert page.evaluate("paintsIn(10)") == 0
+    page.wait_for_function("async () => await paintsIn(10) === 0")
 
 
 def test_a_tween_ends_where_a_jump_does(watch, tiny_play):

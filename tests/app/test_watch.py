@@ -75,7 +75,7 @@ def test_another_run_forgets_the_place(watch_page, runs, tiny_trace):
 
 
 def test_a_long_run_is_shown_in_part(page, runs):
-    long_run(8, 120).write(runs / "long.json")
+    long_run(4, 120).write(runs / "long.json")
     at = page(run="long.json", token="100", sync="5")
     data = sent(at)
     window = data["play"]["run"]["window"]

@@ -7,13 +7,19 @@ import pytest
 import typer
 
 from minitp.commands.plan.check import check_trace, described, verdict
+from minitp.config import TINY
 from minitp.errors import ConfigError, FileFormatError
+from minitp.placement import Placement
 from minitp.plan.calibrate.durations import Kind
 from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS
-from minitp.plan.check import comparison
+from minitp.plan.check import comparison, pass_times
 from minitp.plan.check.now import PAYLOADS, now
+from minitp.plan.job import FLOAT32, Training
 from minitp.plan.memory import own
-from minitp.trace.predict import predict
+from minitp.plan.model import PlannedModel
+from minitp.plan.speed import flops
+from minitp.trace.predict import TrainingPlan, predict
+from minitp.trace.predict_training import Steps
 from tests.mpi_world import run_threads
 from tests.plan.calibration import ALPHA, DEVICE, known, plan, seconds, trace_of, training, written
 
@@ -162,3 +168,12 @@ def test_collectives_run_now_stand_beside_the_machine(monkeypatch):
     assert verdict([]) == "no all-reduce was measured"
     with pytest.raises(ConfigError, match="--ranks 2"):
         run_threads(lambda comm: now(comm, known()), 1)
+
+
+def test_a_steps_computing_is_that_of_the_rank_with_the_most():
+    """8 heads over 3 ranks: some have three of them, and the others wait."""
+    what = TrainingPlan(Placement(TINY, 3), "float32", [Steps(0, 2, ((1, 8), (2, 8)))])
+    model, machine = PlannedModel(TINY), known(3)
+    whole = sum(flops.step(model, Training(batch, 8, batch, "none", FLOAT32)).hardware for batch in (1, 2))
+    evenly = whole / 3 / machine.device.peak("float32")
+    assert 1.02 * evenly < pass_times._computing(what, "training step", machine) < 2 * evenly

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from minitp.cli import app
 from minitp.config import TINY
 from minitp.errors import ConfigError
+from minitp.plan.speed.against import published
 
 run = CliRunner().invoke
 
@@ -67,6 +68,7 @@ def test_a_training_has_days():
                       "--batch", "1536", "--tokens", "300e9", "--zero", "1", "--recompute", "full"])
     assert found.exit_code == 0, found.output
     assert "days" in found.output and "MFU" in found.output
+    assert published().text in " ".join(found.output.split())
 
 
 def test_a_config_file_will_do(tmp_path):
@@ -77,7 +79,7 @@ def test_a_config_file_will_do(tmp_path):
                                 "max_position_embeddings": 128, "hidden_act": "silu", "tie_word_embeddings": True}))
     found = run(app, ["plan", "--model", str(file), "--machine", "2xa100-80", "--json"])
     assert found.exit_code == 0, found.output
-    assert json.loads(found.output)["best"]
+    assert json.loads(found.output)["best"] and json.loads(found.output)["against"] is None
 
 
 @pytest.mark.parametrize(("words", "said"), [

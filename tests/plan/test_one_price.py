@@ -1,7 +1,11 @@
 """One rule prices a collective wherever it is planned: a token, a step, a chart, a simulation."""
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 
-from minitp.plan import catalogue
+from minitp.errors import ConfigError
+from minitp.plan import catalogue, network
 from minitp.plan.job import Inference, Training
 from minitp.plan.layout import Layout
 from minitp.plan.network import price
@@ -23,7 +27,7 @@ SIZES = tuple(1 << power for power in range(3, 35, 2))
 
 @pytest.mark.parametrize("name", ["8xa100-80", "8xh100-80", "8xmi300x", "raspberry-pi-cluster"])
 def test_a_sync_has_one_price(name):
-    """16 KiB over 8 ranks in the chart, in a token and in a step's own rule; on the A100 NCCL's 15.3 µs and 8 around."""
+    """16 KiB over 8 ranks in a chart, a token and a simulation; on the A100 NCCL's 15.3 µs and 8 around."""
     machine, point = catalogue.machine(name, devices=8), sync_point(LLAMA2_70B)
     drawn = curve(machine, "all_reduce", 8, marks=[point], sizes=(2, 16384))
     once = drawn.marks[0].seconds
@@ -69,7 +73,7 @@ def test_a_token_takes_longer_the_longer_a_link_does():
     for change, machine, tp in (("link", "8xa100-80", 8), ("between", "2x8xa100-80", 16)):
         times = [token(LLAMA2_70B, Layout(tp=tp), ONE, catalogue.machine(machine, **{change: f"{us}us,25GB/s"}))
                  for us in (1, 5, 50, 500)]
-        assert all(one.seconds < other.seconds for one, other in zip(times, times[1:], strict=False))
+        assert all(one.seconds < other.seconds for one, other in pairwise(times))
         assert times[3].network_s > 20 * times[1].network_s
     tcp = token(LLAMA2_70B, Layout(tp=8), ONE, catalogue.machine("8xa100-80", link="ethernet-100g"), ends="copied")
     assert tcp.latency_s >= 160 * 14 * 30e-6                               # NCCL's ring and tree: 14 hops of 8 cards
@@ -95,6 +99,34 @@ def test_only_boundaries_that_cross_go_over_the_network():
     assert inside.per_link["InfiniBand"] == pytest.approx(inside.payload * inside.count / 15)
     sent = token(LLAMA2_7B, layout, ONE, machine)
     assert [row.numbers[:2] for row in sent.rows if row.term == "to the next stage"] == ["14", "1 "]
+
+
+def test_a_machine_does_not_change_under_its_prices():
+    """Prices are remembered by machine: its tables and rates can't be written to, nor by whoever made it."""
+    machine, rates = catalogue.machine("8xa100-80"), {"bf16": 1e15}
+    with pytest.raises(TypeError):
+        machine.levels[0].tables["all_reduce", 8] = ((1, 1.0),)
+    with pytest.raises(TypeError):
+        machine.measured["world"] = "mpi"
+    device = replace(machine.device, flops=rates)
+    rates["bf16"] = 0.0
+    assert device.peak("bf16") == 1e15
+
+
+def test_a_chart_leaves_remembered_prices_alone():
+    network._kept.cache_clear()
+    curve(catalogue.machine("8xa100-80"), "all_reduce", 8)
+    assert network._kept.cache_info().currsize == 0
+
+
+def test_a_files_link_keeps_what_prices_go_by(tmp_path):
+    machine = catalogue.machine("8xmi300x")
+    catalogue.write_machine(machine, tmp_path / "mine.toml")
+    inner, outer = (level.link for level in catalogue.machine(tmp_path / "mine.toml").levels)
+    assert (inner.peers, inner.kind, outer.peers, outer.kind) == (7, "", 0, "rdma")
+    (tmp_path / "bad.toml").write_text((tmp_path / "mine.toml").read_text().replace('"rdma"', '"radio"'))
+    with pytest.raises(ConfigError, match="nvlink, pcie, rdma"):
+        catalogue.machine(tmp_path / "bad.toml")
 
 
 def test_the_library_of_a_machine():

@@ -162,6 +162,7 @@ def test_four_pis_beat_eight_in_a_star():
     assert found["doubling 8"] < found["doubling 4"] < found["doubling 2"]
     assert found["star 8"] > found["ring 8"] > found["doubling 8"]
     assert "measured 4" not in numbers("raspberry-pis", weights="int8")
+    assert len(asked("raspberry-pis", weights="int8").tables) == 1                              # nothing was measured
 
 
 def test_longest_context():
@@ -254,6 +255,14 @@ def test_every_option_changes_the_answer(question):
         other = question.ask(WhatIf(**{option: OTHER[option]}))
         assert other != usual and (other.short, other.paragraphs, other.tables) != (
             usual.short, usual.paragraphs, usual.tables), f"--{option} changes nothing"
+
+
+def test_what_is_only_known_says_so():
+    """Statements on devices that the catalogue has no number for."""
+    for name, said in (("wafer", "takes far more area a bit"), ("wafer", "beside the chip, whose edge"),
+                       ("memory-kind", "the fifth by name"), ("memory-kind", "stacked beside the chip")):
+        text = next(one for one in asked(name).paragraphs if said in one)
+        assert "(general knowledge, not computed)" in text[text.index(said):text.index(said) + 180]
 
 
 def test_no_big_number_is_typed_in():

@@ -1,6 +1,6 @@
 """Which layouts carry a job: what fits is what the memory's rows say, and every failure says why."""
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -96,9 +96,9 @@ def test_what_is_left_open_is_tried_and_what_is_set_is_kept():
 def test_a_search_is_quick():
     """405B on 16,384 devices, every mesh; it was made for 5 s without the checks of shapes that tests switch on."""
     cluster, job = catalogue.machine("8xh100-80", devices=16_384), Training(batch=2048, seq=8192)
-    began = perf_counter()
+    began = process_time()
     assert search(LLAMA_405B, cluster, job).best
-    assert perf_counter() - began < 20
+    assert process_time() - began < 20
 
 
 def test_words_tell_how_far_the_search_went():

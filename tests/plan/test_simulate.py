@@ -217,7 +217,8 @@ def test_a_step_with_experts_takes_what_the_planner_adds_up(degrees, zero):
     free = simulated(EXPERTS, layout, job, FREE)                  # where nothing but computing takes time
     last = next(mark for mark in free.trace.mark_rows() if mark.phase == "optimizer")
     alone = training_step(EXPERTS, layout, job, FREE).rows[-1]
-    assert alone.term == "optimizer" and (last.leave - last.enter) / 1e9 == pytest.approx(alone.seconds, rel=0.01)
+    took = (last.leave - last.enter) / 1e9                        # with what a library takes for a few collectives
+    assert alone.term == "optimizer" and took == pytest.approx(alone.seconds, abs=5e-5)
 
 
 @pytest.mark.parametrize("layout", [Layout(tp=8, pp=2), Layout(tp=16)])

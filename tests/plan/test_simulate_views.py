@@ -78,6 +78,15 @@ def test_the_pages_say_so_too(name, trace, tmp_path, monkeypatch):
     assert any("a model, not measured" in one.value for one in page.warning)
 
 
+def test_a_step_has_the_planners_own_number_beside_it():
+    said = " ".join(asked("tiny", "--tp", "2", "--gpus", "4", "--seq", "512", "--zero", "1").split())
+    assert "`minitp plan` says" in said and "run beside the passes" in said and "without stragglers" not in said
+    assert "published runs this model's step is off by" in said
+    slow = " ".join(asked("tiny", "--tp", "2", "--task", "infer", "--jitter", "0.1").split())
+    assert "without stragglers and jitter" in slow and "published runs" not in slow
+    assert json.loads(asked("tiny", "--gpus", "4", "--seq", "64", "--json"))["planned"]["hidden s"] > 0
+
+
 def test_a_strangers_header_is_taken_as_text():
     for told in ({"machine": "<b>[x](y)", "model of": 7, "ranks": [7, None, {"device": -1, "tp": "x", "pp": 2**40}]},
                  {"ranks": "x" * 10**6, "devices": "many"}, {}):

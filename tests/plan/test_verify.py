@@ -1,4 +1,5 @@
 """`minitp plan verify`: every published value of the file, values that aren't in it, and what turns a verdict."""
+import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from minitp.cli import app
+from minitp.plan.published import dllama
+from minitp.plan.verify import hardware, keys, shape
 from minitp.plan.verify.case import Case, Inputs, read_cases
 from minitp.plan.verify.judge import MISSES, counts, judge, verify
 
 CASES = Path(__file__).parent / "cases" / "planner_cases.csv"
 UNLISTED = Path(__file__).parent / "cases" / "unlisted_cases.csv"
 GOOD = {"formula": "lands", "known_disagreement": "stays out", "catalogue": "as listed", "measured": "ratio"}
+LOOKED_UP = {"kor_t4_seqpar", "kor_t4_fullrec", "kor_t4_sel_seq", "palm540_chip_hours", "accel_zephyr_fp16",
+             "kor_t4_baseline", "kor_t4_sel", "kor_t4_by_inputs", "accel_zephyr_fp32"}
+"""Rows whose value is a published table's own: no formula lands there."""
 
 
 def cases(path: Path) -> dict[str, Case]:
@@ -27,7 +33,8 @@ LISTED, OTHERS = cases(CASES), cases(UNLISTED)
 @pytest.mark.parametrize("path", [CASES, UNLISTED], ids=["the file", "others of its kinds"])
 def test_every_case_gets_the_verdict_of_its_kind(path):
     outcomes = verify(read_cases(path))
-    assert [(outcome.id, outcome.reason) for outcome in outcomes if outcome.verdict != GOOD.get(outcome.kind)] == []
+    assert [(outcome.id, outcome.reason) for outcome in outcomes if outcome.verdict != (
+        "looked up" if outcome.id in LOOKED_UP else GOOD.get(outcome.kind))] == []
 
 
 def test_the_file_is_complete():
@@ -94,7 +101,7 @@ def test_an_input_turns_the_verdict(name):
 
 @pytest.mark.parametrize(("change", "reason"), [
     ({"quantity": "wieghts_bytes"}, "isn't known; near: weights_bytes"),
-    ({"unit": "ms"}, "is none of bytes"), ({"unit": "GB(1e12)"}, "contradicts itself"),
+    ({"unit": "ms"}, "'ms' is no unit of bytes; B, kB, MB, GB, GiB are"), ({"unit": "GB(1e12)"}, "contradicts itself"),
     ({"inputs": Inputs({"bytes": "2", "parms": "7e9"})}, "unknown input(s): parms; near: params"),
     ({"inputs": Inputs({"bytes": "two"})}, "doesn't begin with a number"),
     ({"inputs": Inputs({"bytes": "0"})}, "must be above 0"),
@@ -128,18 +135,129 @@ def test_whatever_an_input_says_there_is_a_verdict(name, random, value):
 def test_what_a_row_leaves_out_is_taken_from_the_run_that_it_is_about():
     left = {"kor_t5_175B_hfu": {"t_new"}, "sc21_t1_145.6B_agg": set(), "llama3_t4_8192_cp1_mfu": {"dp"},
             "llama1_33B_gpuh": {"gpu"}, "sc21_t1_1.7B_peak": {"tflops_gpu"}}
-    for name, keys in left.items():
+    for name, told in left.items():
         case = LISTED[name]
-        kept = Inputs({key: text for key, text in case.inputs.texts.items() if key in keys})
+        kept = Inputs({key: text for key, text in case.inputs.texts.items() if key in told})
         assert judge(replace(case, inputs=kept)).verdict == "lands", name
 
 
-def test_no_id_is_looked_up():
-    """Rows whose inputs say everything keep their verdict under another id, without source, note and model."""
-    asked = [case for case in LISTED.values() if case.inputs.has("params", "dp") or case.inputs.has("ffn", "nodes")]
-    assert len(asked) > 40
-    for case in asked:
-        assert not judge(replace(case, id="x", note="", source="", model="")).missed
+@pytest.mark.parametrize("path", [CASES, UNLISTED], ids=["the file", "others of its kinds"])
+def test_no_id_decides_a_value_silently(path):
+    """Under neutral names a row keeps its plan, or isn't judged; where a tool's default stands in, that is told."""
+    for case in cases(path).values():
+        outcome, renamed = judge(case), judge(replace(case, id="x"))
+        if renamed.verdict == "not judged":
+            assert "ambiguous: " in renamed.reason and any("row's name" in what for what in outcome.assumed), case.id
+        elif renamed.planned != outcome.planned:
+            assert renamed.missed and renamed.assumed, case.id
+
+
+def test_no_note_decides_a_value_silently():
+    told = {case.id: judge(case) for case in (*LISTED.values(), *OTHERS.values()) if case.note}
+    changed = [case.id for case in (*LISTED.values(), *OTHERS.values())
+               if case.note and judge(replace(case, note="")).planned != told[case.id].planned]
+    assert changed == ["ds_z3_T0_3B_cpu_none_as_its_note_says"]
+    assert "zero_init=0 (from the row's note)" in told[changed[0]].assumed
+
+
+@pytest.mark.parametrize(("name", "inputs", "asked"), [
+    ("ds_z3_T0_3B_gpu_all", {}, "a GPU's memory or the host's"), ("mpich_recdbl", {}, "which algorithm"),
+    ("hier_b200_4GiB_serial_bound", {}, "in turn or at once"), ("kor_t4_fullrec", {}, "which scheme"),
+    ("ds_z3_t5-large_case1", {}, "what is kept in the host's memory"),
+    ("nccl_model_ring_LL_8gpu_new", {"algo": ""}, "which algorithm"),
+    ("nccl_model_ring_LL_8gpu_new", {"proto": "", "base": ""}, "which protocol"),
+    ("dllama01_Llama-2-7B_q80_n8_recv", {"buffer": ""}, "which number type"),
+])
+def test_what_nothing_tells_is_asked_for(name, inputs, asked):
+    case = LISTED[name]
+    texts = {key: text for key, text in case.inputs.texts.items() if inputs.get(key) != ""}
+    outcome = judge(replace(case, id="x", inputs=Inputs(texts)))
+    assert outcome.verdict == "not judged" and asked in outcome.reason and "ambiguous" in outcome.reason
+
+
+def test_what_makes_no_difference_isnt_asked_for():
+    """One GPU, all offloaded: the host holds as much whether the model was built in pieces or not."""
+    case = LISTED["ds_z3_T0_3B_gpu_all"]
+    host = Inputs({**case.inputs.texts, "offload": "all"})
+    assert judge(replace(case, id="x", quantity="cpu_mem", inputs=host, published=70)).verdict == "lands"
+
+
+def test_flops_of_a_training_are_no_peak():
+    """Llama 3.1 405B: 3.8e25 operations on 16,384 H100 at 40 % of 989 TFLOP/s are 68 days, by a 2 FLOP/s peak never."""
+    case = replace(LISTED["sc21_gpt3_34days"], model="Llama-3.1-405B", source="x", inputs=Inputs(
+        {"flops": "3.8e25", "gpus": "16384", "mfu": "0.4", "gpu": "h100"}))
+    assert judge(case).planned == pytest.approx(3.8e25 / (16384 * 0.4 * 989e12) / 86400, rel=1e-3)
+
+
+def test_an_input_key_has_one_meaning():
+    """Each key is of one group, and what the row's machine is comes from keys of machines alone."""
+    groups = [keys.MODEL, keys.JOB, keys.LAYOUT, keys.MACHINE, keys.NETWORK, keys.REACHED]
+    assert sum(len(group.split()) for group in groups) == len(keys.KNOWN)
+    told = set(keys.MACHINE.split())
+    assert asked_in(hardware) <= told | {"gpus"}                             # "64 TPUv4": the words behind a number
+    assert asked_in(shape) <= set(keys.MODEL.split()) | {"seq"}
+    of_machines = {key for key in told if key.startswith(("peak", "hbm"))}
+    for topic in Path(hardware.__file__).with_name("quantities").glob("*.py"):
+        assert not asked_in(topic) & of_machines - {"hbm_eff", "hbm_bytes_per_s"}, topic.name
+
+
+def asked_in(module) -> set[str]:
+    """Input keys that stand as texts in a module, but for its docstrings."""
+    path = module if isinstance(module, Path) else Path(module.__file__)
+    return {node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)} & keys.KNOWN
+
+
+def test_a_plan_of_nothing_is_a_miss():
+    case = LISTED["ds_z3_6.8B_measured_init"]
+    assert judge(case).planned == pytest.approx(4 * 131e6 / 2**20)
+    other = Inputs({**case.inputs.texts, "params": "7.1e9"})
+    assert "largest_layer is missing" in judge(replace(case, inputs=other)).reason
+    for kind in GOOD:
+        idle = replace(case, kind=kind, quantity="bubble_fraction_of_ideal", unit="ratio", published=0.1,
+                       inputs=Inputs({"pp": "1", "micro_batches": "8"}))
+        assert judge(idle).missed and "the plan is 0" in judge(idle).reason
+        assert judge(replace(idle, published=0)).verdict != "not judged"
+
+
+def test_a_tolerance_as_wide_as_the_disagreement_is_not_the_margin():
+    wide, narrow = judge(LISTED["llama31_fullft_8B"]), judge(LISTED["llama31_kv_405B_1k"])
+    assert wide.by_accuracy and wide.margin == 0.05 and LISTED["llama31_fullft_8B"].tolerance == 2.8
+    assert not narrow.by_accuracy and narrow.margin == 0.01
+
+
+STAR = {("RasPi4B", "Llama-2-7B"): {1: 1312.5, 2: 793.7, 4: 494.0, 8: 588.2},
+        ("RasPi4B", "Llama-2-13B"): {2: 1497.2, 4: 848.2, 8: 1114.9}, ("RasPi4B", "Llama-2-70B"): {8: 4842.8},
+        ("RasPi5", "Llama-2-7B"): {1: 441.1, 2: 341.5, 4: 219.1},
+        ("RasPi5", "Llama-3-8B"): {1: 564.3, 2: 444.3, 4: 331.5},
+        ("c3d-highcpu-30 VM", "Llama-2-7B"): {1: 101.8, 2: 69.7, 4: 53.7},
+        ("c3d-highcpu-30 VM", "Llama-2-13B"): {4: 86.81},
+        ("c3d-highcpu-30 VM", "Llama-2-70B"): {1: 909.7, 2: 501.4, 4: 293.1}}
+"""Milliseconds a token in distributed-llama's READMEs."""
+
+
+@pytest.mark.parametrize("kind", ["RasPi4B", "RasPi5", "c3d-highcpu-30 VM"])
+@pytest.mark.parametrize("version", ["v0.1.0", "v0.7.1"])
+def test_a_star_of_computers_is_fitted_within_the_error_that_it_states(kind, version):
+    """Whichever version a row's source names: one fit a device, of the version that was measured."""
+    apart = []
+    for (device, model), table in STAR.items():
+        for nodes, published in table.items() if device == kind else ():
+            row = replace(LISTED["dllama_time_RasPi4B_Llama-2-7B_n2"], model=model, published=published,
+                          source=f"README ({version})", inputs=Inputs({"device": device, "nodes": f"{nodes}",
+                                                                       "weight_dtype": "q40", "buffer": "q80"}))
+            apart.append(abs(judge(row).difference))
+    stated = dllama.node(kind).error
+    assert stated - 0.02 < max(apart) <= stated < 0.4
+
+
+def test_a_printed_size_holds_for_its_model_alone():
+    """accelerate prints more than two bytes a parameter of Zephyr: looked up there, planned from P elsewhere."""
+    case = LISTED["accel_zephyr_fp16"]
+    assert judge(case).verdict == "looked up" and "13.74 GiB" in judge(case).formula
+    other = judge(replace(case, model="another 7B", published=8 * 7.24e9 / 2**30))
+    assert other.verdict == "lands" and other.formula == "4 · P · 2 B"
+    assert judge(replace(case, inputs=Inputs({"params": "7.3e9"}))).planned == pytest.approx(8 * 7.3e9 / 2**30)
 
 
 def run(*arguments: str):
@@ -149,7 +267,9 @@ def run(*arguments: str):
 def test_the_command_line():
     result = run(str(UNLISTED))
     assert result.exit_code == 0, result.output
-    assert "known_disagreement" not in result.output and "known disagreement: 6 stays out" in result.output
+    assert "¹ assumed, as no input tells" in result.output and "² the row's tolerance is as wide" in result.output
+    assert "known_disagreement" not in result.output
+    assert "known disagreement: 6 stays out (4 of them by the formula's accuracy)" in result.output
     assert " 0 missed" in result.output and "kor_t5_22B_mfu" in result.output
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from minitp.errors import ConfigError
 from minitp.plan.verify.case import Case, CaseError, Inputs, Unreadable, number, read_cases
 from minitp.plan.verify.judge import judge
-from minitp.plan.verify.units import factor
+from minitp.plan.verify.units import DIMENSIONS, factor
 
 HEADER = "case_id,kind,source,model,quantity,inputs,published_value,unit,tolerance,note\n"
 ROW = "a,formula,s,m,weights_bytes,params=1e9;bytes=2,2,GB(1e9),0.01,n\n"
@@ -96,6 +96,14 @@ def test_a_value_on_a_condition():
     assert Inputs.parse("alpha_us=22 if tp>=4").number("alpha_us") == 0
 
 
+@pytest.mark.parametrize("text", ["tp=2 if tp>1", "tp=2 if dp>1;dp=2 if tp>1"])
+def test_a_condition_on_itself(text):
+    inputs = Inputs.parse(text)
+    for _ in range(2):
+        with pytest.raises(CaseError, match="goes in a circle"):
+            inputs.number("tp")
+
+
 @pytest.mark.parametrize(("key", "text", "what"), [
     ("tp", "0", "whole number of 1 or more"), ("tp", "1.5", "whole number"), ("tp", "-1", "0 or more"),
     ("tp", "20000", "up to 1,024"), ("dp", "1e30", "whole number"),
@@ -131,6 +139,14 @@ def test_units_as_sources_print_them(unit, dimension, worth):
 def test_a_unit_of_something_else_is_refused(unit, dimension):
     with pytest.raises(CaseError):
         factor(unit, dimension)
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_what_a_refused_unit_is_told_works(dimension):
+    with pytest.raises(CaseError) as told:
+        factor("furlongs!", dimension)
+    works = str(told.value).split("; ")[1].removesuffix(" are").split(", ")
+    assert works and all(factor(unit, dimension) > 0 for unit in works)
 
 
 def test_a_tool_that_prints_powers_of_1024_as_gb():

@@ -98,7 +98,7 @@ def piece(one: Table, columns: list[int], width: int) -> RichTable:
         made.add_row(*(Text(row[n]) for n in columns))
     left = width - sum(_need(one, n) + GAP for n in columns)
     for column, n in zip(made.columns, columns, strict=True):
-        longest = max(len(one.heads[n]), *(len(row[n]) for row in one.rows))
+        longest = max([len(one.heads[n]), *(len(row[n]) for row in one.rows)])
         column.width = min(longest, _need(one, n) + max(0, left))
         left -= column.width - _need(one, n)
     return made
@@ -108,7 +108,7 @@ def _need(one: Table, n: int) -> int:
     """Characters that a column takes at the least: its cells, where they aren't long, and the words of its head."""
     cells = (len(cell) if len(cell) <= LONG else max(LONG * 3 // 4, *map(len, cell.split())) for row in one.rows
              for cell in [row[n]])
-    return max(*map(len, one.heads[n].split()), *cells)
+    return max([*map(len, one.heads[n].split()), *cells])
 
 
 OPTIONS = {"model": "--model", "machine": "--machine", "devices": "--gpus", "memory": "--gpu-memory",

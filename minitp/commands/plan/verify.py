@@ -13,13 +13,15 @@ from minitp.plan.verify.judge import Outcome, counts, verify
 from minitp.trace.wording import plain
 
 HEADS = {
-    "formula": "formula: a closed form, which must land within the tolerance",
+    "formula": "formula: a closed form, which must land within the tolerance; looked up: a published table's own value",
     "known_disagreement": "known disagreement: the published value is off, and the planner must not meet it",
     "catalogue": "catalogue: looked up",
     "measured": "measured: no formula is exact; planned is an estimate or a bound, and there is no verdict",
     "": "unreadable: counted as misses",
 }
-STYLES = {"lands": "green", "stays out": "green", "as listed": "green", "ratio": "dim"}
+SHOWN = 4
+"""Cases told below a table for each assumption; --json has all."""
+STYLES = {"lands": "green", "looked up": "cyan", "stays out": "green", "as listed": "green", "ratio": "dim"}
 
 
 def verify_file(path: Path, kind: str | None, only: Sequence[str], as_json: bool) -> bool:
@@ -27,7 +29,8 @@ def verify_file(path: Path, kind: str | None, only: Sequence[str], as_json: bool
     outcomes = verify(chosen(read_cases(path), kind, only))
     if as_json:
         print(json.dumps({"file": path.name, "cases": [outcome.to_plain() for outcome in outcomes],
-                          "counts": counts(outcomes), "misses": sum(outcome.missed for outcome in outcomes)}))
+                          "counts": counts(outcomes), "misses": sum(outcome.missed for outcome in outcomes),
+                          "by_accuracy": sum(outcome.by_accuracy for outcome in outcomes)}))
     else:
         console = Console(highlight=False)
         for group in (*KINDS, ""):
@@ -61,13 +64,33 @@ def print_kind(outcomes: Sequence[Outcome], kind: str, console: Console) -> None
         if outcome.quantity != seen:
             seen = outcome.quantity
             made.add_row(Text(plain(seen, 60), "italic"))
-        verdict = Text(outcome.verdict, STYLES.get(outcome.verdict, "bold red"))
+        marks = "¹" * bool(outcome.assumed) + "²" * outcome.by_accuracy
+        verdict = Text(f"{outcome.verdict} {marks}".strip(), STYLES.get(outcome.verdict, "bold red"))
         if outcome.verdict == "ratio":
-            verdict = Text(f"{outcome.ratio:.2f} ×", "dim")
+            verdict = Text(f"{outcome.ratio:.2f} × {marks}".strip(), "dim")
         made.add_row("  " + plain(outcome.id, 60), figure(outcome.published), figure(outcome.planned),
-                     plain(outcome.unit.split("(")[0].strip() or outcome.unit, 14), apart(outcome), verdict)
+                      plain(outcome.unit.split("(")[0].strip() or outcome.unit, 14), apart(outcome), verdict)
     console.print(made)
+    print_footnotes(outcomes, console)
     console.print()
+
+
+def print_footnotes(outcomes: Sequence[Outcome], console: Console) -> None:
+    """What the values depend on beside the inputs, each with its cases, and which margin was used."""
+    leaning: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for what in outcome.assumed:
+            leaning.setdefault(what, []).append(outcome.id)
+    if leaning:
+        console.print(Text("¹ assumed, as no input tells:", "dim"))
+    for what, ids in leaning.items():
+        shown = ", ".join(plain(name, 60) for name in ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more"
+                                                                     if len(ids) > SHOWN else "")
+        console.print(Text(f"  {plain(what, 200)}: {shown}", "dim"), soft_wrap=True)
+    if any(outcome.by_accuracy for outcome in outcomes):
+        console.print(Text("² the row's tolerance is as wide as its disagreement: held to the formula's accuracy, "
+                           + ", ".join(f"{plain(outcome.id, 60)} {100 * (outcome.margin or 0):g} %"
+                                       for outcome in outcomes if outcome.by_accuracy), "dim"), soft_wrap=True)
 
 
 def first_of(outcomes: Sequence[Outcome], quantity: str) -> int:
@@ -79,18 +102,29 @@ def print_case(outcome: Outcome, console: Console) -> None:
     """One case in full: how its value follows."""
     console.print(Text(f"{outcome.id}: {plain(outcome.model, 60)}", "bold"))
     lines = {"source": outcome.source, "planned by": outcome.formula, "note of the file": outcome.note,
-             "inputs not needed": ", ".join(outcome.unused), "why not": outcome.reason}
+             "assumed": "; ".join(outcome.assumed),
+             "margin": margin(outcome), "inputs not needed": ", ".join(outcome.unused), "why not": outcome.reason}
     for head, text in lines.items():
         if text:
             console.print(Text(f"  {head}: {plain(text, 600)}"), soft_wrap=True)
     console.print()
 
 
+def margin(outcome: Outcome) -> str:
+    """Within which published and planned are the same, and whose margin that is."""
+    if outcome.margin is None:
+        return ""
+    whose = "the formula's accuracy" if outcome.by_accuracy else "the row's tolerance"
+    return f"{100 * outcome.margin:g} %, {whose}"
+
+
 def print_end(outcomes: Sequence[Outcome], console: Console) -> None:
     """The sums, and every miss with its reason."""
     for kind, row in counts(outcomes).items():
+        mine = sum(outcome.by_accuracy for outcome in outcomes if outcome.kind == kind)
         console.print(Text(f"{kind.replace('_', ' ')}: "
-                           + ", ".join(f"{number} {verdict}" for verdict, number in row.items())))
+                           + ", ".join(f"{number} {verdict}" for verdict, number in row.items())
+                           + (f" ({mine} of them by the formula's accuracy)" if mine else "")))
     missed = [outcome for outcome in outcomes if outcome.missed]
     console.print(Text(f"{len(outcomes)} cases, {len(missed)} missed", "bold red" if missed else "bold green"))
     for outcome in missed:

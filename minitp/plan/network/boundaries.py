@@ -7,7 +7,7 @@ from operator import mul
 import numpy as np
 
 from minitp.plan.layout import Layout
-from minitp.plan.machine import Machine
+from minitp.plan.machine import LOOKED_AT, Machine
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Boundary:
 
 def boundary(machine: Machine, layout: Layout, stage: int, other: int) -> Boundary:
     """The one between these two stages."""
-    return Boundary(_shares(tuple(level.size for level in machine.levels), layout.strides["pp"], layout.pp,
-                            layout.devices, stage, other))
+    return Boundary(_shares(tuple(level.size for level in machine.levels), layout.strides["pp"], stage,
+                            other))
 
 
 def boundaries(machine: Machine, layout: Layout) -> tuple[Boundary, ...]:
@@ -38,9 +38,8 @@ def boundaries(machine: Machine, layout: Layout) -> tuple[Boundary, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _shares(sizes: tuple[int, ...], stride: int, stages: int, devices: int, stage: int, other: int
-            ) -> tuple[float, ...]:
-    ranks = (stride * stages * np.arange(devices // (stride * stages))[:, None] + np.arange(stride)).ravel()
+def _shares(sizes: tuple[int, ...], stride: int, stage: int, other: int) -> tuple[float, ...]:
+    ranks = np.arange(min(stride, LOOKED_AT))                               # pp is the outermost axis of the mesh
     mine, theirs = ranks + stage * stride, ranks + other * stride
     level = np.zeros(len(ranks), int)
     for unit in accumulate(sizes[:-1], mul):

@@ -1,7 +1,7 @@
 """α and β from measured times, with the error that they leave.
 
 Least squares of the relative error, so that 10 µs and 10 s count alike. A pair can't follow a change of protocol: where
-the error is large keep the table (plan.tables).
+the error is large keep the table (plan.network.tables).
 """
 from collections.abc import Iterable
 from dataclasses import dataclass

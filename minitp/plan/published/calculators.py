@@ -17,11 +17,6 @@ def accelerate_adam(size: float) -> float:
     return 4 * size
 
 
-ACCELERATE_COUNTS = {"zephyr-7b": 13.74 * 2**30 / 2 / 7.24e9}
-"""How much accelerate's sizes exceed the parameters: for zephyr-7b it shows 13.74 GiB at fp16, 1.9 % above 2P (post of
-the model-memory bot; it counts arrays of the module that aren't parameters). 1 for models that aren't listed."""
-
-
 def megatron_bytes(distributed: bool, dp: int = 1) -> float:
     """Bytes per parameter in Megatron-LM's theoretical_memory_usage.py: 2 + 4 + 4 + 8 = 18, gradients in float32; with
     the distributed optimizer 6 + 12/d (its issue 654)."""

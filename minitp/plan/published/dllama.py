@@ -4,7 +4,6 @@ v0.1 (commit 5afa3db) cuts every matrix by its outputs: the root sends inputs ou
 2339746) cuts as minitp does and sums through the root. Bytes are exact; the times are a fit to the READMEs' tables.
 """
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,9 +11,13 @@ from typing import NamedTuple
 
 from minitp.errors import ConfigError
 from minitp.plan import catalogue
+from minitp.plan.data_file import named, read, share, texts
 from minitp.plan.job import bytes_of
+from minitp.plan.units import parse_rate
 
 FILE = Path(__file__).parent / "dllama.toml"
+BUFFERS = "q80"
+"""Number type of what is sent in all of the READMEs' tables of times."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Node:
     weight_rate    bytes of weights that one node gets through in a second
     layer_seconds  what a layer takes beyond its weights as soon as there are two nodes: threads that wait
     root_rate      bytes/s that pass the root's link, latencies and all
+    error          the largest, relative, over all tokens published of this kind; 0 where there is nothing to hold it to
     version        of the program that was measured
     """
     name: str
@@ -58,15 +62,18 @@ class Node:
     root_rate: float
     version: str
     source: str
+    error: float = 0.0
 
 
 @cache
 def nodes_known() -> dict[str, Node]:
     """By name and alias, in lower case."""
     found = {}
-    for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["node"]:
-        names = [row["name"], *row.pop("aliases", [])]
-        found.update({name.lower(): Node(**row) for name in names})
+    for name, row in named(read(FILE, "node", "measured")["node"]):
+        made = Node(name, row.take("weight_rate", parse_rate), row.take("layer_seconds", float),
+                    row.take("root_rate", parse_rate), row.text("version"), row.source(), row.take("error", share))
+        found.update({called.lower(): made for called in (name, *row.take("aliases", texts, ()))})
+        row.done()
     return found
 
 
@@ -102,10 +109,10 @@ class Measured(NamedTuple):
 def measured(kind: str, model: str) -> dict[int, Measured]:
     """What was measured on a kind of node, by how many there were; empty where nothing was published."""
     found: dict[int, Measured] = {}
-    for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["measured"]:
-        if (row["node"], row["model"]) == (kind, model):
-            times = zip(row["nodes"], row["token"], row["inference"], row["transfer"], strict=True)
-            found |= {nodes: Measured(token / 1000, inference / 1000, transfer / 1000, row["source"])
+    for row in read(FILE, "node", "measured")["measured"]:
+        if (row.text("node"), row.text("model")) == (kind, model):
+            times = zip(*(row.take(key, list) for key in ("nodes", "token", "inference", "transfer")), strict=True)
+            found |= {nodes: Measured(token / 1000, inference / 1000, transfer / 1000, row.source())
                       for nodes, token, inference, transfer in times}
     return found
 
@@ -119,7 +126,8 @@ def transferred(version: str, model: Layers, nodes: int, width: float) -> float:
 
 def token_seconds(kind: Node, model: Layers, read: float, nodes: int, weights: str, buffer: str,
                   version: str = "") -> float:
-    """A decode step: each node's share of `read` parameters, and the root's traffic. A fit, within about 30 %."""
+    """Seconds of a decode step: each node's share of `read` parameters, and the root's traffic. A fit, whose largest
+    error on its own table is `kind.error`."""
     inference = read * bytes_of(weights) / nodes / kind.weight_rate
     if nodes == 1:
         return inference

@@ -3,13 +3,28 @@
 Its rows tell tokens/s and a bandwidth; their quotient is the bytes that it counts: matrices over tp, and what every GPU
 reads whole. For its Llama-2 rows that is embedding and head, for Llama-3.1 the head alone.
 """
-from minitp.plan.model import PlannedModel
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
-SOURCE = "README of meta-pytorch/gpt-fast"
-BANDWIDTH = 1400e9
-"""Bytes/s that its bf16 kernels reach on an A100-80 (1397, 1408 and 1361 in its rows of one GPU)."""
-ALL_REDUCE = 22e-6
-"""Seconds of an all-reduce over NVLink inside a CUDA graph: fitted to its bf16 rows (14, 19 and 24 µs at TP2, 4, 8)."""
+from minitp.plan.data_file import read as read_file
+from minitp.plan.model import PlannedModel
+from minitp.plan.units import parse_rate, parse_seconds
+
+FILE = Path(__file__).parent / "gpt_fast.toml"
+
+
+class Fit(NamedTuple):
+    """Bytes/s that its bf16 kernels reach on an A100-80, and seconds of an all-reduce inside its CUDA graphs."""
+    bandwidth: float
+    all_reduce: float
+    source: str
+
+
+@cache
+def fit() -> Fit:
+    (row,) = read_file(FILE, "fit")["fit"]
+    return Fit(row.take("bandwidth", parse_rate), row.take("all_reduce", parse_seconds), row.source())
 
 
 def tables(model: PlannedModel) -> int:

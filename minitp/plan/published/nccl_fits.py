@@ -1,7 +1,13 @@
 """Pairs α, B that describe published all-reduce tables at both ends, for rows that name the machine and no pair."""
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from minitp.errors import ConfigError
+from minitp.plan.data_file import flag, read
+from minitp.plan.units import parse_rate, parse_seconds
+
+FILE = Path(__file__).parent / "nccl_fits.toml"
 
 
 @dataclass(frozen=True)
@@ -13,19 +19,21 @@ class Fit:
     source: str
 
 
-NETWORK_CHAPTER = "fitted to all_reduce tables of stas00/ml-engineering, network chapter"
-FITS = {
-    ("a100", False): Fit(43e-6, 235e9, False, NETWORK_CHAPTER),
-    ("h200", False): Fit(39e-6, 482e9, False, f"{NETWORK_CHAPTER}: NVLS adds up in the switch"),
-    ("b200", False): Fit(40e-6, 845.67e9, False, f"{NETWORK_CHAPTER}: bus bandwidth of one machine at 16 GiB"),
-    ("b200", True): Fit(370e-6, 37e9, True, f"{NETWORK_CHAPTER}: EFA, of 50 GB/s a card"),
-}
-"""(GPU, beyond one machine) → pair."""
+@cache
+def fits() -> dict[tuple[str, bool], Fit]:
+    """(GPU, beyond one machine) → pair."""
+    found = {}
+    for row in read(FILE, "fit")["fit"]:
+        beyond = row.take("beyond", flag)
+        found[row.text("gpu"), beyond] = Fit(row.take("latency", parse_seconds), row.take("bandwidth", parse_rate),
+                                             beyond, row.source())
+        row.done()
+    return found
 
 
 def fit(machine: str, machines: int, ranks: int) -> Fit:
     """By the GPU that the name has in it; ConfigError where no table is known."""
-    for (gpu, beyond), known in FITS.items():
+    for (gpu, beyond), known in fits().items():
         if gpu in machine.lower() and beyond == (machines > 1):
             return known
     raise ConfigError(f"no table of {ranks} ranks of {machine!r} is known: alpha_us and beta_GBps are needed")

@@ -19,14 +19,12 @@ WAFERS = ("wse-2", "wse-3")
 
 def terabyte_gpu(what: WhatIf) -> Answer:
     """C19."""
-    usual, model = what.the_machine(MACHINE, 1).device, what.the_model(BIG)
-    if what.memory is not None:
-        usual = catalogue.machine(what.machine or MACHINE, devices=1).device
-    big = usual.with_memory(what.memory or TERABYTE)
+    usual, model = replace(what, memory=None).the_machine(MACHINE, 1).device, what.the_model(BIG)
+    big = usual.with_memory(TERABYTE if what.memory is None else what.memory)
     dtype, batch = what.weights or "bf16", what.batch or 1
     job = Inference(batch=batch, weights=dtype)
     alone = what_if.on_each(model, job, (big,))[0]
-    many = _as_many(model, job, usual, what)
+    many = _as_many(model, job, what)
     experts = catalogue.model(EXPERTS)
     seldom = what_if.on_each(experts, replace(job, batch=1), (big,))[0]
     enough = what_if.computing_batch(big, dtype)
@@ -60,7 +58,7 @@ def terabyte_gpu(what: WhatIf) -> Answer:
         sources(model, usual, experts), floats(numbers))
 
 
-def _as_many(model: PlannedModel, job: Inference, usual: Device, what: WhatIf) -> tuple[int, float, str]:
+def _as_many(model: PlannedModel, job: Inference, what: WhatIf) -> tuple[int, float, str]:
     """The same token on whole machines of the usual device, sync points and all: devices, seconds, layout."""
     machine = catalogue.machine(what.machine or MACHINE)
     found = search.fewest(model, machine, job, least=cards(weights_of(model, job.weights), machine.device).real)
@@ -172,7 +170,7 @@ def wafer(what: WhatIf) -> Answer:
         (f"SRAM lies among the arithmetic and takes far more area a bit than the DRAM of HBM {GENERAL}: a whole wafer "
          f"has {units.both(last.device.memory)} at {units.rate(last.device.bandwidth)}; {card.device.name} has "
          f"{units.both(card.device.memory)} at {units.rate(card.device.bandwidth)}. More HBM has its price too: it "
-         "stands beside the chip, whose edge has room for so many stacks only; that the catalogue doesn't model.",
+         f"stands beside the chip, whose edge has room for so many stacks only {GENERAL}.",
          f"{model.name} in {job.weights} takes {some(last.needed, 'wafer')} or {some(card.needed, 'card')}. Read "
          f"alone: {units.duration(last.reading_s)} against {units.duration(card.reading_s)}. A wafer then computes for "
          f"{units.duration(last.computing_s)}; and what passes from wafer to wafer takes about "

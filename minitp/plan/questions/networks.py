@@ -88,7 +88,7 @@ def sync_point_cost(what: WhatIf) -> Answer:
          f"Libraries have costs of their own: kernels to start, and flags to wait for. On {bare.link} alone, by "
          f"{bare.algorithm}, it would be {units.duration(bare.once_s)}; a plan reckons with "
          f"{own.once_s / bare.once_s:.1f} times as much. A benchmark that starts each call by "
-         "itself shows more still; kernels started as one graph come close to the plan."),
+         "itself shows up to twice that; kernels started as one graph come close to the plan."),
         (Table(f"A sync point of {model.name} ({LIBRARY})", HEADS, tuple(one.row() for one in waits), (1, 2, 3, 4)),
          Table(f"An all-reduce of {units.both(payload)} ({BARE})", (
             "link", "ranks", "algorithm", "messages in a row", "once", f"{count} times, a token"),

@@ -98,7 +98,7 @@ def _where_it_differs(found: list[Judged]) -> list[str]:
     said = [f"Least alike is {off.run.name}: planned {units.percent(ratio)} of the published rate. Of its planned step "
             f"{units.percent(_bubble_share(off))} is the pipeline's bubble, with "
             f"{off.run.training.micro_batches(off.layout.dp)} micro-batches over {off.layout.pp} stages."]
-    cut = [(one, plain(one)) for one in found if one.layout.chunks > 1]
+    cut = [(one, plain(one)) for one in found if one.layout.chunks > 1 and not one.chosen]
     if cut:
         most, alone = max(cut, key=lambda pair: pair[1].seconds / pair[0].time.seconds)
         said.append(f"{most.run.name} interleaves {most.layout.chunks} chunks of layers on each stage, as published. "

@@ -41,17 +41,17 @@ def raspberry_pis(what: WhatIf) -> Answer:
          "Column cut then row cut needs two sums a layer and no gathers. Through a star each costs 2(n − 1) messages "
          f"at the root, by a ring 2(n − 1) in a row of 1/n each, by doubling lg n. On {link.name} a message costs "
          f"{units.duration(link.latency_s)} whatever its size, so few messages win."),
-        (Table(f"A token of {model.name}, weights {dtype}: measured, by others", (
+        (*([Table(f"A token of {model.name}, weights {dtype}: measured, by others", (
             "nodes", "a token", "inference", "transfer"), tuple(_measured(n, one) for n, one in known.items()),
-            (0, 1, 2, 3)),
+            (0, 1, 2, 3))] if known else []),
          Table(f"A token of {model.name}, weights {dtype}, {job.context} tokens cached (a model)", (
             "nodes", "through the root", "their program, fitted", *(f"as minitp sums, {one}" for one in POLICIES)),
             rows, (0, 1, 2, 3, 4, 5))),
         ("Through the root, L layers, hidden size h, F feed-forward rows, kv numbers of a key: L(n − 1)(3h + F(n − "
          f"1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = {bytes_of(BUFFERS):g} B ({BUFFERS}), as in its "
-         "README to 0.3 %. The fit is to the measured table, and good to about 30 %; both are of "
-         f"{node.name} on 1 GbE and don't follow --machine or --link. The README doesn't say how many tokens were "
-         f"cached; planned are {job.prompt} of a prompt and {job.new} new ones.",
+         "README to 0.3 %. The fit is to the measured table, and off by "
+         f"{units.percent(node.error)} at most; both are of {node.name} on 1 GbE and don't follow --machine or --link. "
+         f"Measured were a few tokens, so as few are planned: {job.prompt} of a prompt and {job.new} new ones.",
          MODELED), sources(model, node, [one.source for one in known.values()], what.the_machine(PIS)), floats(numbers))
 
 
@@ -90,7 +90,8 @@ def _more_than_bytes(known: dict[int, dllama.Measured], numbers: dict[str, float
         return ""
     return (f" Transfer as measured takes {known[many].transfer / known[few].transfer:.1f} times as long for "
             f"{numbers[f'moved {many}'] / numbers[f'moved {few}']:.1f} times the bytes, so bytes alone don't explain "
-            "it: the root's messages pile up. A fit with one rate for the link makes the two nearly equal.")
+            f"it: the root's messages pile up. The fit to their table gives {units.duration(numbers[f'fitted {few}'])} "
+            f"and {units.duration(numbers[f'fitted {many}'])} in all.")
 
 
 def _token(model: PlannedModel, job: Inference, machine: Machine, n: int, policy: str) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from minitp.plan.job import Inference, bytes_of
+from minitp.plan.job import TOKEN_BYTES, Inference, bytes_of
 from minitp.plan.layout import Layout
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate.stages import Stage, StagePass, Step
@@ -15,8 +15,6 @@ from minitp.plan.simulate.work import computed_in
 from minitp.plan.speed import flops
 from minitp.trace.predict import GenerationPlan, forward_pass
 from minitp.trace.schema import Expected
-
-TOKEN = 4                          # bytes of a token's number on its way back to the first stage
 
 
 def plan_of(model: PlannedModel, layout: Layout, job: Inference, batch: int) -> GenerationPlan:
@@ -76,7 +74,7 @@ class GenerationSteps:
     def _tokens(self, like: Expected, batch: int) -> list[Step]:
         """What the last stage has chosen, on its way to the first."""
         like = like._replace(micro_batch=None, dtype="int32")
-        return [self.stage.message("sample", self.stage.layout.pp - 1, 0, like, (batch, 1), TOKEN * batch)]
+        return [self.stage.message("sample", self.stage.layout.pp - 1, 0, like, (batch, 1), TOKEN_BYTES * batch)]
 
     def _work(self, step: int, tokens: int, batch: int) -> dict[str, float]:
         """Seconds before the sync points of a layer and of the logits."""

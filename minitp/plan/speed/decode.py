@@ -20,7 +20,7 @@ from math import ceil
 from typing import Any, Literal, NamedTuple
 
 from minitp.errors import ConfigError
-from minitp.plan.job import FLOAT32_BYTES, Inference, bytes_of
+from minitp.plan.job import FLOAT32_BYTES, TOKEN_BYTES, Inference, bytes_of
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
@@ -237,7 +237,8 @@ class _Forward:
         for meeting, times in Counter(one.meeting for one in onward).items():
             yield self._priced("to the next stage", "send", numbers * bytes_of(self.job.activations), times, meeting,
                                "b·s·h numbers a boundary")
-        yield self._priced("the chosen tokens to the first stage", "send", 4 * batch, 1, back.meeting, "4 bytes each")
+        yield self._priced("the chosen tokens to the first stage", "send", TOKEN_BYTES * batch, 1,
+                           back.meeting, f"{TOKEN_BYTES} bytes each")
 
     def _priced(self, term: str, op: str, payload: float, times: int, meeting: tuple[int, ...], source: str,
                 point: bool = False) -> _Term:

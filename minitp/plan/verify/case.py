@@ -6,11 +6,12 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 
 from minitp.errors import ConfigError
+from minitp.plan import units
 from minitp.trace.wording import plain
 
 REQUIRED = ("case_id", "kind", "quantity", "inputs", "published_value", "unit", "tolerance")
@@ -21,14 +22,15 @@ MOST, MOST_PARTS = 10**15, 1024
 
 _NUMBER = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?)(?:/([0-9]{1,20}))?(.*)", re.DOTALL)
 _WHEN = re.compile(r"(.+?)\s+if\s+([a-z_]+)\s*(>=|<=|>|<|==|=)\s*(\S+)")
-_PREFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15,
-             "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-          "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 
 
 class CaseError(ConfigError):
     """A row that can't be judged: what is wrong with it, and what would work."""
+
+
+def ambiguous(what: str, work: str) -> CaseError:
+    """Neither the inputs nor the row's name tell which of several values is meant."""
+    return CaseError(f"ambiguous: {what}? Neither the inputs nor the row's name tell: {work}")
 
 
 def number(text: str, what: str = "a value") -> float:
@@ -40,23 +42,37 @@ def number(text: str, what: str = "a value") -> float:
     if not found:
         raise CaseError(f"{what} is {plain(text, 40)!r}, which doesn't begin with a number")
     value, divisor, rest = float(found[1]), float(found[2] or 1), found[3]
-    unit = rest.strip()
-    factors = {**_BYTES, **_PREFIXES, "%": 0.01, "": 1.0}
-    if unit not in factors and not rest.startswith(" "):
-        raise CaseError(f"{what} is {plain(text, 40)!r}: {plain(unit, 20)!r} is no unit; a blank goes before a remark")
+    worth = _worth(rest.strip())
+    if worth is None and not rest.startswith(" "):
+        raise CaseError(f"{what} is {plain(text, 40)!r}: {plain(rest.strip(), 20)!r} is no unit; a blank goes before a "
+                        "remark")
     if not divisor:
         raise CaseError(f"{what} is {plain(text, 40)!r}, a fraction of nothing")
-    value = value / divisor * factors.get(unit, 1.0)
+    value = value / divisor * (1.0 if worth is None else worth)
     if not isfinite(value):
         raise CaseError(f"{what} is {plain(text, 40)!r}, which is not finite")
     return value
 
 
+def _worth(unit: str) -> float | None:
+    """What stands behind a number: a percent, a count (k, M, B, T) or bytes; None where it is none of these."""
+    if unit == "%":
+        return 0.01
+    if unit in units.COUNTS:
+        return float(units.COUNTS[unit])
+    try:
+        return float(units.parse_bytes(f"1 {unit}"))
+    except ConfigError:
+        return None
+
+
 @dataclass
 class Inputs:
-    """`key=value;…` of a row, read when asked for; `used` collects the keys that a formula asked for."""
+    """`key=value;…` of a row, read when asked for; `used` collects the keys that a formula asked for, `open` those
+    whose condition is being read."""
     texts: dict[str, str]
     used: set[str] = field(default_factory=set)
+    open: set[str] = field(default_factory=set)
 
     @classmethod
     def parse(cls, text: str) -> "Inputs":
@@ -124,7 +140,13 @@ class Inputs:
     def _number(self, key: str) -> float:
         text = self.texts[key]
         if found := _WHEN.fullmatch(text.strip()):             # "22 if tp>1": the value holds on a condition, else 0
-            text = found[1] if self._holds(found[2], found[3], found[4]) else "0"
+            if key in self.open:
+                raise CaseError(f"the condition of {plain(key, 40)} goes in a circle: {plain(text, 60)!r}")
+            self.open.add(key)
+            try:
+                text = found[1] if self._holds(found[2], found[3], found[4]) else "0"
+            finally:
+                self.open.discard(key)
         value = number(text, key)
         if value < 0:
             raise CaseError(f"{key} must be 0 or more, got {value:g}")
@@ -154,23 +176,36 @@ class Case:
     tolerance: float | None
     note: str = ""
 
+    assumed: list[str] = field(default_factory=list, compare=False)
+    """What decided and isn't an input: told with the outcome."""
+
     def says(self, *words: str) -> bool:
         """Whether the row's id has one of these as a word (or words, joined by _ ), or its scheme, case or variant.
 
-        Some tables' rows differ in nothing but the row's name: "optimizer offloaded", "full recompute".
+        Some tables' rows differ in nothing but the row's name: "optimizer offloaded", "full recompute". What the id
+        decides is kept in `assumed`.
         """
-        called = (self.id, *(self.inputs.text(key) for key in ("scheme", "case", "variant")))
-        name = "_" + re.sub(r"[^a-z0-9]+", "_", "_".join(called).lower()) + "_"
-        return any(f"_{word}_" in name for word in words)
+        told = next((word for word in words if any(_has(self.inputs.text(key), word) for key in NAMING)), None)
+        if told is None and (word := next((word for word in words if _has(self.id, word)), None)):
+            self.assume(f"{word.replace('_', ' ')} (from the row's name)")
+        return told is not None or any(_has(self.id, word) for word in words)
 
-    def notes(self, *formulas: str) -> bool:
-        """Whether the row's note has one of these, blanks apart: how its value is said to follow."""
-        note = re.sub(r"\s", "", self.note)
-        return any(formula in note for formula in formulas)
+    def assume(self, what: str) -> None:
+        """Notes what no input tells and the outcome depends on, once."""
+        if what not in self.assumed:
+            self.assumed.append(what)
 
-    def named(self, *words: str) -> bool:
-        """Whether model or source has one of these in it."""
-        return any(word.lower() in f"{self.model} {self.source}".lower() for word in words)
+    def fresh(self) -> "Case":
+        """The same row, of which nothing was read or assumed yet."""
+        return replace(self, inputs=Inputs(dict(self.inputs.texts)), assumed=[])
+
+
+def _has(text: str, word: str) -> bool:
+    return f"_{word}_" in "_" + re.sub(r"[^a-z0-9]+", "_", text.lower()) + "_"
+
+
+NAMING = ("scheme", "case", "variant")
+"""Inputs in which a row may say by name which of its table's rows it is."""
 
 
 @dataclass(frozen=True)

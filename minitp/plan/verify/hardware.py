@@ -1,37 +1,56 @@
 """The device of a row: what its inputs, model or source name, looked up in the catalogue."""
-from minitp.errors import ConfigError
-from minitp.plan.catalogue import device as catalogue_device
+import re
+
+from minitp.plan.catalogue.devices import shipped
 from minitp.plan.machine import Device
-from minitp.plan.verify.case import Case, CaseError
+from minitp.plan.published.runs import family
+from minitp.plan.verify.case import Case
 from minitp.plan.verify.known import known_run
 
-DEVICES = (("a100-40", "a100-40"), ("a100 40", "a100-40"), ("a100", "a100-80"), ("h100", "h100"), ("h200", "h200"),
-           ("gb200", "gb200"), ("b200", "b200"), ("v100", "v100-32"), ("tpuv4", "tpu-v4"), ("tpu v4", "tpu-v4"))
-"""What a text has in it → the catalogue's name; the first that fits."""
-SOURCES = (("llama-3.", "h100"), ("llama-3-", "h100"), ("llama 3", "h100"), ("palm", "tpu-v4"), ("pope", "tpu-v4"))
-"""Published runs whose rows don't always name the device. All others here ran on A100-80."""
+USUAL = "a100-80"
+"""The device of most published tables, where a row names none: told with the outcome."""
+NO_RATE = 1e6
+"""Peaks are FLOP/s; below this many they are 10¹² of them, as the files of cases write small ones."""
+
+
+def named_in(text: str) -> Device | None:
+    """The catalogue's device of the longest name that a text has in it, blanks and dashes apart; None for none."""
+    known, told = shipped()[0], _bare(text)
+    if text.strip().lower() in known:
+        return known[text.strip().lower()]
+    found = [name for name in known if len(name) > 2 and not name.isdigit() and _bare(name) in told]
+    return known[max(found, key=lambda name: len(_bare(name)))] if found else None
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def device(case: Case) -> Device:
     """By `gpu`, `device` or what stands behind the number of GPUs; else what the source is known to have used."""
-    told = " ".join(case.inputs.text(key) for key in ("gpu", "device", "gpus")).lower()
-    places = (told, DEVICES), (case.model.lower(), DEVICES), (f"{case.model} {case.source}".lower(), SOURCES)
-    run = None if told.strip() else known_run(case)
-    if run is not None:
+    told = " ".join(case.inputs.text(key) for key in ("gpu", "device", "gpus"))
+    if found := named_in(told):
+        return found
+    if (run := known_run(case)) is not None:
+        case.assume(f"{run.machine.device.name} (that of the run {run.name})")
         return run.machine.device
-    name = next((name for text, table in places for word, name in table if word in text), "a100-80")
-    try:
-        return catalogue_device(name)
-    except ConfigError as error:
-        raise CaseError(f"no device is known for this row: {error}") from None
+    if found := named_in(case.model):
+        case.assume(f"{found.name} (from the row's model)")
+        return found
+    made_by = family(case.model, case.source)
+    if made_by and made_by.device:
+        case.assume(f"{made_by.device.name} ({made_by.source})")
+        return made_by.device
+    case.assume(f"{USUAL} (that of most published tables; nothing in the row names a device)")
+    return shipped()[0][USUAL]
 
 
 def peak(case: Case) -> float:
-    """FLOP/s: as given (in 10¹² where the number is small), else the device's for the row's number type."""
-    for key in ("peak_flops", "peak", "flops"):
-        if key in case.inputs:
-            value = case.inputs.positive(key)
-            return value * 1e12 if value < 1e6 else value
+    """FLOP/s: as given, else the device's for the row's number type."""
+    inputs = case.inputs
+    if "peak_flops" in inputs or "peak" in inputs:
+        value = inputs.positive("peak_flops", "peak")
+        return value * 1e12 if value < NO_RATE else value
     return device(case).peak("bf16")
 
 

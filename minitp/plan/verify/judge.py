@@ -9,8 +9,10 @@ from minitp.plan.verify.case import Case, Unreadable
 from minitp.plan.verify.keys import check_keys
 from minitp.plan.verify.registry import Planned, find
 from minitp.plan.verify.units import factor
+from minitp.trace.wording import plain
 
-Verdict = Literal["lands", "misses", "stays out", "lands inside", "as listed", "not as listed", "ratio", "not judged"]
+Verdict = Literal["lands", "looked up", "misses", "stays out", "lands inside", "as listed", "not as listed", "ratio",
+                  "not judged"]
 MISSES: tuple[Verdict, ...] = ("misses", "lands inside", "not as listed", "not judged")
 ROUNDING = 1e-9
 """Relative: two sums of floats in another order, when a tolerance is met to the last digit."""
@@ -23,6 +25,8 @@ class Outcome:
     planned     in the unit of the row; None where it could not be planned, and `reason` says why
     difference  (planned - published)/published
     margin      within which planned and published count as the same
+    by_accuracy whether that is the formula's accuracy, as the row's tolerance is as wide as its disagreement
+    assumed     what no input tells and the value depends on, each with what told it: the row's name, source or note
     unused      inputs that are known, and that the formula didn't need
     """
     line: int
@@ -37,6 +41,8 @@ class Outcome:
     unit: str = ""
     difference: float | None = None
     margin: float | None = None
+    by_accuracy: bool = False
+    assumed: tuple[str, ...] = ()
     formula: str = ""
     reason: str = ""
     note: str = ""
@@ -55,7 +61,8 @@ class Outcome:
         """For JSON: numbers that JSON has."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         return {**{name: str(value) if isinstance(value, float) and not isfinite(value) else value
-                   for name, value in values.items()}, "missed": self.missed, "unused": list(self.unused)}
+                   for name, value in values.items()}, "missed": self.missed, "unused": list(self.unused),
+                "assumed": list(self.assumed)}
 
 
 def judge(row: Case | Unreadable) -> Outcome:
@@ -64,20 +71,24 @@ def judge(row: Case | Unreadable) -> Outcome:
         return Outcome(row.line, row.id, "not judged", reason=row.reason)
     told = Outcome(row.line, row.id, "not judged", row.kind, row.source, row.model, row.quantity, row.published,
                    unit=row.unit, note=row.note)
+    case = row.fresh()
     try:
-        check_keys(row.inputs)
-        quantity = find(row.quantity)
-        unit = factor(row.unit, quantity.dimension, quantity.gb)
-        planned = quantity.plan(row)
+        check_keys(case.inputs)
+        quantity = find(case.quantity)
+        unit = factor(case.unit, quantity.dimension, quantity.gb)
+        planned = quantity.plan(case)
         value = planned.value / unit
     except (MinitpError, ArithmeticError) as error:
         return replace(told, reason=str(error))
+    told = replace(told, formula=planned.formula, assumed=tuple(case.assumed))
     if not isfinite(value):
-        return replace(told, reason="the planned value is not finite", formula=planned.formula)
+        return replace(told, reason="the planned value is not finite")
+    if not value and row.published:
+        return replace(told, reason=f"the plan is 0, of something published as {row.published:g} {plain(row.unit, 24)}")
     apart = _apart(value, row.published)
     return replace(told, verdict=verdict(row, planned, apart), planned=value, difference=apart,
-                   margin=margin(row, planned), formula=planned.formula,
-                   unused=tuple(key for key in row.inputs if key not in row.inputs.used))
+                   margin=margin(row, planned), by_accuracy=by_accuracy(row, planned),
+                   unused=tuple(key for key in case.inputs if key not in case.inputs.used))
 
 
 def _apart(planned: float, published: float) -> float:
@@ -92,9 +103,12 @@ def margin(case: Case, planned: Planned) -> float | None:
     A known disagreement must lie outside what the formula can be blamed for: where its row's tolerance is as wide as
     the disagreement that it describes (a fine-tuning table 276 % off has 2.8), the formula's own accuracy holds.
     """
-    if case.kind == "known_disagreement" and case.tolerance is not None:
-        return min(case.tolerance, planned.accuracy)
-    return case.tolerance
+    return planned.accuracy if by_accuracy(case, planned) else case.tolerance
+
+
+def by_accuracy(case: Case, planned: Planned) -> bool:
+    """Whether the formula's accuracy is the margin, not the row's tolerance."""
+    return case.kind == "known_disagreement" and case.tolerance is not None and planned.accuracy < case.tolerance
 
 
 def verdict(case: Case, planned: Planned, apart: float) -> Verdict:
@@ -106,6 +120,8 @@ def verdict(case: Case, planned: Planned, apart: float) -> Verdict:
         return "lands inside" if inside else "stays out"
     if case.kind == "catalogue":
         return "as listed" if inside else "not as listed"
+    if inside and planned.looked_up:
+        return "looked up"
     return "lands" if inside else "misses"
 
 

@@ -15,10 +15,12 @@ class Planned:
     formula   as it was put in, in the symbols of the literature
     accuracy  how near this formula comes to published values (relative). A value that is known to disagree must be
               farther away than this: the tolerance of such a row may be as wide as the disagreement itself
+    looked_up whether the value is a published table's own, put where it was asked for, and no formula's
     """
     value: float
     formula: str
     accuracy: float = 0.05
+    looked_up: bool = False
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ def layer_bytes(case: Case, tp: int, recompute: Recompute, sequence: bool = Fals
 
 @quantity("bytes", "activation_bytes", "activation_bytes_per_gpu")
 def activation_bytes(case: Case) -> Planned:
-    """All layers' of one micro-batch. Attention's scores aren't kept (a fused kernel), unless `recompute` is none."""
+    """Bytes of all layers, of one micro-batch (Korthikanti et al. 2022, table 2). Attention's scores aren't kept
+    (a fused kernel), unless `recompute` is none."""
     inputs = case.inputs
     recompute = recomputation(case, "selective")
     tp, sequence = inputs.degree("tp"), inputs.flag("sp")
@@ -54,7 +55,8 @@ def activation_bytes(case: Case) -> Planned:
 
 @quantity("bytes", "activation_bytes_per_layer")
 def activation_bytes_per_layer(case: Case) -> Planned:
-    """One layer's of one micro-batch; by default nothing is computed again."""
+    """Bytes of one layer, of one micro-batch (Korthikanti et al. 2022, table 2); by default nothing is computed
+    again."""
     recompute = recomputation(case, "none")
     tp, sequence = case.inputs.degree("tp"), case.inputs.flag("sp")
     return Planned(layer_bytes(case, tp, recompute, sequence), "Korthikanti et al. 2022, table 2", 0.02)
@@ -62,7 +64,7 @@ def activation_bytes_per_layer(case: Case) -> Planned:
 
 @quantity("bytes", "activation_bytes_total")
 def activation_bytes_total(case: Case) -> Planned:
-    """ZeRO's rough rule of 12 elements."""
+    """Bytes by ZeRO's rough rule of 12 elements (Rajbhandari et al. 2020, section 3.2)."""
     inputs, shape = case.inputs, Shape(case)
     elements = inputs.positive("elems_per_token_layer", default=ZERO_ELEMENTS)
     value = zero_activations(shape.hidden, inputs.whole("micro_batch", "batch", default=1), shape.seq, shape.layers,
@@ -72,7 +74,7 @@ def activation_bytes_total(case: Case) -> Planned:
 
 @quantity("bytes", "activation_checkpoint_bytes_per_gpu")
 def activation_checkpoint_bytes_per_gpu(case: Case) -> Planned:
-    """Inputs of all layers, whole on each tp rank."""
+    """Bytes of the inputs of all layers, whole on each tp rank (Korthikanti et al. 2022, section 5)."""
     inputs, shape = case.inputs, Shape(case)
     value = (layer_bytes(case, inputs.degree("tp"), "full") * inputs.positive("bytes", default=2) / 2
              * shape.layers / inputs.degree("pp"))
@@ -81,7 +83,7 @@ def activation_checkpoint_bytes_per_gpu(case: Case) -> Planned:
 
 @quantity("share", "activation_saving_selective")
 def activation_saving_selective(case: Case) -> Planned:
-    """What selective recomputation saves of a layer's activations."""
+    """Share of 1 that selective recomputation saves of a layer's bytes (Korthikanti et al. 2022, section 5)."""
     tp = case.inputs.degree("tp")
     saved = 1 - layer_bytes(case, tp, "selective") / layer_bytes(case, tp, "none")
     return Planned(saved, "(5as/h)/(34 + 5as/h)", 0.02)
@@ -90,7 +92,7 @@ def activation_saving_selective(case: Case) -> Planned:
 @quantity("share", "activation_pct_of_tp_baseline_sp_plus_selective", "activation_pct_of_tp_baseline_full_recompute",
           "activation_pct_of_tp_baseline_sp", "activation_pct_of_tp_baseline_selective")
 def activation_pct_of_tp_baseline(case: Case) -> Planned:
-    """A scheme's activations as a share of those of tensor parallelism alone."""
+    """Share of 1: a scheme's bytes over those of tensor parallelism alone (Korthikanti et al. 2022, figure 7)."""
     scheme = case.quantity.removeprefix("activation_pct_of_tp_baseline_")
     recompute: Recompute = "full" if "full" in scheme else "selective" if "selective" in scheme else "none"
     tp = case.inputs.degree("tp", 8)
@@ -101,7 +103,8 @@ def activation_pct_of_tp_baseline(case: Case) -> Planned:
 
 @quantity("share", "flops_overhead_selective")
 def flops_overhead_selective(case: Case) -> Planned:
-    """Operations more, of the layers: the printed form takes attention's part twice whole."""
+    """Share of 1 of the layers' operations; the printed form takes attention's part twice whole (Korthikanti et al.
+    2022, appendix A)."""
     shape = Shape(case)
     more = gpt_selective(1, shape.seq, 1, shape.hidden, 0) / gpt_model(1, shape.seq, 1, shape.hidden, 0) - 1
     return Planned(more, "(1 + s/3h)/(1 + s/6h) − 1", 0.04)
@@ -109,7 +112,8 @@ def flops_overhead_selective(case: Case) -> Planned:
 
 @quantity("bytes", "output_tensor_dealloc_saving")
 def output_tensor_dealloc_saving(case: Case) -> Planned:
-    """A stage's outputs, given free once they are sent: one for each micro-batch in flight on the first stage."""
+    """Bytes of a stage's outputs, given free once they are sent (Korthikanti et al. 2022, appendix B): one for each
+    micro-batch in flight on the first stage."""
     inputs, shape = case.inputs, Shape(case)
     value = (inputs.positive("bytes", default=2) * shape.seq * inputs.whole("micro_batch", default=1) * shape.hidden
              * inputs.degree("pp"))
@@ -118,7 +122,7 @@ def output_tensor_dealloc_saving(case: Case) -> Planned:
 
 @quantity("bytes", "gpu_mem_measured")
 def gpu_mem_measured(case: Case) -> Planned:
-    """The fullest rank's plan, and a driver's context: always a little under what the card shows."""
+    """Bytes of the fullest rank as minitp plans it, and a driver's context: a little under what the card shows."""
     inputs, shape = case.inputs, Shape(case)
     layout = Layout(tp=inputs.degree("tp"), pp=inputs.degree("pp"), dp=replicas(case),
                     zero=stage(case))                                                  # type: ignore[arg-type]

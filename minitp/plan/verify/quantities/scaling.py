@@ -22,7 +22,9 @@ MACHINES = {"v100-32": "dgx-2h", "a100-80": "8xa100-80"}
 
 def family(case: Case) -> dict[int, str]:
     """The row's table: that of 2020, or that of the paper."""
-    return GROWN["megatron-2020" if "tables.tex" in case.source else "megatron"]
+    name = "megatron-2020" if "tables.tex" in case.source else "megatron"
+    case.assume(f"the models of {name} that grew with tp (from the row's source)")
+    return GROWN[name]
 
 
 def step(case: Case, model: PlannedModel, layout: Layout, batch: int) -> StepTime:

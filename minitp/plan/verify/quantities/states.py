@@ -55,14 +55,15 @@ def bytes_a_parameter(case: Case) -> float:
 
 @quantity("bytes", "model_state_bytes_per_gpu")
 def model_state_bytes_per_gpu(case: Case) -> Planned:
-    """Of one rank. tp and pp divide the parameters evenly: which model it is isn't asked."""
+    """Bytes of one rank (Rajbhandari et al. 2020, figure 1). tp and pp divide the parameters evenly: which model it is
+    isn't asked."""
     each = Shape(case).parameters / case.inputs.degree("tp") / case.inputs.degree("pp")
     return Planned(each * bytes_a_parameter(case), FORMULAS[stage(case)], 0.03)
 
 
 @quantity("bytes", "model_states")
 def model_states(case: Case) -> Planned:
-    """On all devices together."""
+    """Bytes on all devices together (the same)."""
     p = precision(case)
     each = case.inputs.positive("bytes_per_param", default=p.states)
     return Planned(Shape(case).parameters * each, f"P · {each:g} B", 0.03)
@@ -70,13 +71,13 @@ def model_states(case: Case) -> Planned:
 
 @quantity("bytes/parameter", "bytes_per_param")
 def bytes_per_param(case: Case) -> Planned:
-    """Megatron-LM's own count."""
+    """Bytes a parameter by Megatron-LM's own count (theoretical_memory_usage.py)."""
     distributed = case.inputs.flag("use_distributed_optimizer")
     return Planned(megatron_bytes(distributed, replicas(case)), "6 + 12/d" if distributed else "2 + 4 + 4 + 8", 1e-6)
 
 
 @quantity("count", "max_params_billions", "max_params_billions_measured", "max_params")
-def max_params_billions(case: Case) -> Planned:
-    """By states alone: a bound, which runs come within 62 to 82 % of."""
+def max_params(case: Case) -> Planned:
+    """Parameters (Rajbhandari et al. 2020, table 2) by states alone: a bound, which runs come within 62 to 82 % of."""
     parts = case.inputs.degree("tp") * case.inputs.degree("pp")
     return Planned(memory(case) * parts / bytes_a_parameter(case), f"M·t/({FORMULAS[stage(case)]})", 0.03)

@@ -1,8 +1,8 @@
 """Whole trainings: operations, days, device hours, batches and how many devices."""
-from math import ceil, prod
+from math import ceil
 
 from minitp.plan.job import Recompute, Training
-from minitp.plan.published.runs import reached, segments
+from minitp.plan.published.runs import family, reached, segments
 from minitp.plan.speed import flops
 from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.hardware import memory, peak
@@ -14,19 +14,16 @@ from minitp.plan.verify.registry import Planned, quantity
 from minitp.plan.verify.shape import Shape
 from minitp.trace.wording import plain
 
-RECOMPUTED = ("narayanan", "megatron", "mt-nlg", "smith", "opt-", "bloom", "neox")
-"""Of these models and papers it is known that whole layers were computed again."""
-FULL_NOTES, NONE_NOTES = ("8TP", "8PT", "8*T*P", "8*P*T"), ("6TP", "6PT", "6*T*P", "6*P*T")
-
 
 def recompute(case: Case) -> Recompute:
-    """As given; as the row's note counts (8PT or 6PT, whichever it names first); as is known of the source."""
+    """As given; else as is known of the source and model."""
     if "recompute" in case.inputs:
         return recomputation(case, "none")
-    places = {note: case.note.find(note) for note in (*FULL_NOTES, *NONE_NOTES) if note in case.note}
-    if places:
-        return "full" if min(places, key=places.__getitem__) in FULL_NOTES else "none"
-    return "full" if case.named(*RECOMPUTED) else "none"
+    made_by = family(case.model, case.source)
+    if made_by and made_by.recomputed:
+        case.assume(f"layers are computed again ({made_by.source})")
+        return "full"
+    return "none"
 
 
 def step_flops(case: Case, scheme: Recompute) -> float:
@@ -62,7 +59,7 @@ def trained_on(case: Case) -> float:
     inputs = case.inputs
     if "tokens" in inputs:
         return inputs.positive("tokens")
-    known = reached(case.model).tokens or getattr(known_run(case), "training", Training()).tokens
+    known = getattr(Shape(case).named, "trained_on", 0) or getattr(known_run(case), "training", Training()).tokens
     if not known:
         raise CaseError(f"the input tokens is missing, and how many {plain(case.model, 40)!r} saw isn't known")
     return known
@@ -70,15 +67,16 @@ def trained_on(case: Case) -> float:
 
 @quantity("flop", "training_flops")
 def training_flops(case: Case) -> Planned:
-    """6PT, or 8PT where layers are computed again: the short forms."""
+    """FLOP: 6PT, or 8PT where layers are computed again, the short forms (Narayanan et al. 2021, section 5.1)."""
     scheme: Recompute = "full" if recompute(case) == "full" else "none"
     value = flops.training_flops(Shape(case).parameters, trained_on(case), scheme)
     return Planned(value, "8PT" if scheme == "full" else "6PT", 0.03)
 
 
 @quantity("seconds", "training_days")
-def training_days(case: Case) -> Planned:
-    """By tokens a second and GPU, or by operations and what a GPU reaches of them."""
+def training_seconds(case: Case) -> Planned:
+    """Seconds (Narayanan et al. 2021, equation 4): by tokens a second and GPU, or by operations and what a GPU reaches
+    of them."""
     inputs = case.inputs
     gpus = inputs.whole("gpus")
     if "tok_s_gpu" in inputs:
@@ -93,7 +91,7 @@ def training_days(case: Case) -> Planned:
 
 @quantity("device hours", "gpu_hours", "gpu_hours_estimated")
 def gpu_hours(case: Case) -> Planned:
-    """By tokens a second, by FLOP/s reached, or by 6PT at a share of the peak."""
+    """Hours times devices: by tokens a second, by FLOP/s reached, or by 6PT at a share of the peak."""
     inputs = case.inputs
     if "tok_s_gpu" in inputs:
         return Planned(trained_on(case) / inputs.positive("tok_s_gpu") / 3600, "T/rate", 0.02)
@@ -119,11 +117,12 @@ def utilization_of_run(case: Case) -> tuple[float, str]:
 
 @quantity("device hours", "chip_hours")
 def chip_hours(case: Case) -> Planned:
-    """The stretches of a published run: chips times hours."""
+    """Hours times chips of the stretches of a published run, looked up (published/runs.toml)."""
     if case.inputs.has("gpus", "tokens"):
         return gpu_hours(case)
     parts = segments(case.model)
-    return Planned(sum(prod(part) for part in parts), " + ".join(f"{n:,} · {hours:g} h" for n, hours in parts), 1e-3)
+    terms = " + ".join(f"{chips:,} · {hours:,} h" for chips, hours, _ in parts)
+    return Planned(sum(chips * hours for chips, hours, _ in parts), f"{terms} ({parts[0][2]})", 1e-3, True)
 
 
 @quantity("count", "tokens_per_batch")
@@ -142,6 +141,7 @@ def gpus(case: Case) -> Planned:
 
 @quantity("count", "gpus_per_replica")
 def gpus_per_replica(case: Case) -> Planned:
+    """Of one copy of the model: the product of its degrees."""
     return Planned(ranks_per_replica(case), "tp · cp · pp", 1e-6)
 
 

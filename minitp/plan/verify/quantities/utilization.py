@@ -3,7 +3,7 @@ from minitp.plan.job import Recompute
 from minitp.plan.speed import flops
 from minitp.plan.verify.case import Case, CaseError, number
 from minitp.plan.verify.hardware import peak
-from minitp.plan.verify.known import AXES, known_run
+from minitp.plan.verify.known import AXES, known_run, seconds_named_tp
 from minitp.plan.verify.quantities.activations import recomputation
 from minitp.plan.verify.quantities.states import ranks_per_replica
 from minitp.plan.verify.quantities.training import recompute, step_flops
@@ -15,16 +15,14 @@ TIMES = ("iter_s", "iter_ms", "t_new", "t_full", "latency_s", "tokens_s", "token
 
 
 def step_seconds(case: Case, scheme: Recompute = "selective") -> float:
-    """Measured, of a step: iter_s, iter_ms, or the one of two schemes that the row compares (t_full, t_new).
-
-    A tp that is no whole number is a time: one table prints its column of seconds under that name.
+    """Seconds of a step as measured: iter_s, iter_ms, or the one of two schemes that the row compares (t_full, t_new).
     """
     inputs = case.inputs
     for key, unit in (("iter_s", 1.0), ("iter_ms", 1e-3), ("t_full" if scheme == "full" else "t_new", 1.0),
                       ("latency_s", 1.0)):
         if key in inputs:
             return inputs.positive(key) * unit
-    if "tp" in inputs and (seconds := inputs.number("tp")) != int(seconds):
+    if seconds := seconds_named_tp(inputs):
         return seconds
     raise CaseError("the time of a step is missing: iter_s, iter_ms, t_new or t_full")
 
@@ -46,21 +44,22 @@ def reached(case: Case) -> float | None:
     inputs = case.inputs
     if "tflops_gpu" in inputs:
         return 1e12 * inputs.positive("tflops_gpu")
-    timed = any(key in inputs for key in TIMES) or inputs.text("tp", "1").count(".")
+    timed = any(key in inputs for key in TIMES) or seconds_named_tp(inputs)
     run = None if timed else known_run(case)
     return 1e12 * run.published["tflops"] if run and "tflops" in run.published else None
 
 
 @quantity("flop/s", "tflops_per_gpu")
 def tflops_per_gpu(case: Case) -> Planned:
-    """With what is computed again, as Megatron's tables have it."""
+    """FLOP/s with what is computed again (Narayanan et al. 2021, equation 3)."""
     scheme = recompute(case)
     value = step_flops(case, scheme) / step_seconds(case, scheme) / devices(case)
     return Planned(value, f"F/(n·t), {scheme} recomputation (Narayanan et al. 2021, equation 3)", 0.01)
 
 
 @quantity("flop/s", "aggregate_pflops")
-def aggregate_pflops(case: Case) -> Planned:
+def aggregate_flops(case: Case) -> Planned:
+    """FLOP/s of all GPUs together (Narayanan et al. 2021, table 1)."""
     if rate := reached(case):
         return Planned(devices(case) * rate, "n·X", 0.006)
     scheme = recompute(case)
@@ -69,7 +68,8 @@ def aggregate_pflops(case: Case) -> Planned:
 
 @quantity("share", "mfu", "mfu_without_attention", "hw_utilisation", "hw_utilization", "hfu")
 def utilization(case: Case) -> Planned:
-    """Of the peak: by FLOP/s reached, by a pass of an inference, by tokens a second, or by the time of a step."""
+    """Share of 1 of the peak (Korthikanti et al. 2022, section 6.3): by FLOP/s reached, by a pass of an inference, by
+    tokens a second, or by the time of a step."""
     inputs = case.inputs
     if rate := reached(case):
         return Planned(rate / peak(case), "X/peak", 0.015)
@@ -103,12 +103,14 @@ def _of_inference(case: Case) -> Planned:
 
 @quantity("share", "throughput_gain_vs_full_recompute")
 def throughput_gain(case: Case) -> Planned:
+    """Share of 1 by which a step is faster than with full recomputation (Korthikanti et al. 2022, table 5)."""
     gain = case.inputs.positive("t_full") / case.inputs.positive("t_new") - 1
     return Planned(gain, "t_full/t_new − 1", 0.02)
 
 
 @quantity("share", "scaling_efficiency")
 def scaling_efficiency(case: Case) -> Planned:
+    """Share of 1: FLOP/s of a GPU among many over those of one alone (Shoeybi et al. 2019, section 5)."""
     inputs = case.inputs
     alone = 1e12 * inputs.positive("single_gpu_tflops")
     if "pflops" in inputs:
