@@ -87,7 +87,8 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
     failed: list[Failure] = []
     tried = 0
     for mesh in tried_meshes:
-        plainest = Layout(**dict(zip(("tp", "cp", "pp", "dp"), mesh, strict=True)), ep=limits.ep or 1)
+        tp, cp, pp, dp = mesh
+        plainest = Layout(tp=tp, cp=cp, pp=pp, dp=dp, ep=limits.ep or 1)
         why = unfit(model, plainest, job)
         if why is not None and why[0] == "shape":          # no variant would fit: one word for all of them
             failed.append(Failure(plainest, job, *why))
