@@ -9,19 +9,16 @@ from rich.text import Text
 
 from minitp.commands.plan.tables import table
 from minitp.errors import ConfigError
-from minitp.plan import positions
 from minitp.plan.job import Job
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
-from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
-from minitp.plan.search import unfit
 from minitp.plan.simulate import Progress, replay, simulated
+from minitp.plan.simulate.asked import warnings_of
 from minitp.plan.simulate.classes import Show, Straggler
 from minitp.plan.simulate.result import Share, Simulation
 from minitp.plan.simulate.write import STEP
 from minitp.plan.speed.against import published
-from minitp.plan.units import both
 from minitp.progress import steps_bar
 from minitp.runs import header_of
 from minitp.trace.file import Trace
@@ -71,14 +68,7 @@ def replay_trace(path: Path, speed: float, how: How, machine: Callable[[int], Ma
 def simulate_model(model: PlannedModel, layout: Layout, job: Job, machine: Machine, show: Show, how: How) -> None:
     """Simulate a predicted run. ConfigError where the model can't be laid out so; where it is only too large for the
     devices, that is said and it is simulated."""
-    told = [*filter(None, [positions.checked(model, job)])]
-    why = unfit(model, layout, job)
-    if why is not None:
-        raise ConfigError(f"{layout} can't run this: {why[1]}")
-    judged = verdict(model, layout, job, Capacity.of(machine.device, 0))
-    if not judged.fits:
-        told.append(f"It doesn't fit: the fullest device needs {both(judged.needed)} and has "
-                    f"{both(judged.capacity.usable)}. The times are of a run that couldn't be.")
+    told = warnings_of(model, layout, job, machine)
     _tell(how, lambda progress: simulated(model, layout, job, machine, stragglers=_stragglers(how), jitter=how.jitter,
                                           seed=how.seed, show=show, queue=how.queue, progress=progress), told)
 

@@ -88,8 +88,8 @@ def _check_size(one: Run) -> None:
     events = one.count(one.lanes)
     if events > MOST_EVENTS:
         raise ConfigError(f"{count(len(one.lanes), 'rank')} would meet at {events:,} events, and {MOST_EVENTS:,} are "
-                          "the most that are simulated: take fewer micro-batches or new tokens, show classes, leave out "
-                          "jitter")
+                          "the most that are simulated: take fewer micro-batches or new tokens, show classes, leave "
+                          "out jitter")
 
 
 def replay(trace: Trace, machine: Machine, *, speed: float = 1.0, stragglers: Sequence[Straggler] = (),
