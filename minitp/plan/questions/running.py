@@ -36,7 +36,8 @@ def sync_points(what: WhatIf) -> Answer:
          f"the sum of norms. Only where both read the same input are they summed together, once a layer: {PARALLEL} "
          f"with {catalogue.model(PARALLEL).config.layers} layers has {curve.sync_points(catalogue.model(PARALLEL))}.",
          f"They are counted by pass, not by token: a prompt of {some(prompt, 'token')} has as many as one token, and "
-         f"{some(batch, 'sequence')} share theirs: {count / batch:.1f} a token. Speculation shares them in the same way.",
+         f"{some(batch, 'sequence')} share theirs: {count / batch:.1f} a token. Speculation shares them in the "
+         "same way.",
          f"What they cost: of a token of {main.name} on {some(layout.tp, 'card')} of {machine.name}, "
          f"{units.duration(one.seconds)}, {units.duration(one.network_s)} is waiting for them "
          f"({units.percent(one.network_s / one.seconds)}). With {some(batch, 'sequence')} a pass takes "
