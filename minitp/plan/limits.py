@@ -5,6 +5,7 @@ from math import isqrt, prod
 from typing import Literal
 
 from minitp.plan import memory
+from minitp.plan.job import Inference, Job
 from minitp.plan.layout import AXES
 from minitp.plan.model import PlannedModel
 from minitp.trace.wording import count
@@ -86,6 +87,14 @@ def micro_batches(batch: int, dp: int, fixed: int | None) -> Iterator[int]:
     while fixed is None and batch % (dp * 2 * size) == 0:
         size *= 2
         yield size
+
+
+def variants(job: Job, limits: Limits) -> int:
+    """How many layouts of a mesh are tried, about: a search that would take minutes is refused before it begins."""
+    if isinstance(job, Inference):
+        return 1
+    return prod(number for number, fixed in ((len(ZERO), limits.zero), (len(RECOMPUTE), limits.recompute),
+                                             (3, limits.micro_batch)) if fixed is None)
 
 
 def no_mesh(devices: int, limits: Limits) -> str:

@@ -13,7 +13,7 @@ from minitp.errors import ConfigError
 from minitp.plan import memory, positions
 from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
-from minitp.plan.limits import RECOMPUTE, ZERO, Limits, chunks, expert_degrees, meshes, micro_batches, no_mesh
+from minitp.plan.limits import RECOMPUTE, ZERO, Limits, chunks, expert_degrees, meshes, micro_batches, no_mesh, variants
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
@@ -85,15 +85,18 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
         raise ConfigError(f"{model.name} is dense: it has no experts that ep = {limits.ep:,} ranks could share")
     best: list[Candidate] = []
     failed: list[Failure] = []
-    tried = 0
-    for mesh in tried_meshes:
-        tp, cp, pp, dp = mesh
+    left: list[tuple[int, int, int, int]] = []
+    for tp, cp, pp, dp in tried_meshes:
         plainest = Layout(tp=tp, cp=cp, pp=pp, dp=dp, ep=limits.ep or 1)
         why = unfit(model, plainest, job)
         if why is not None and why[0] == "shape":          # no variant would fit: one word for all of them
             failed.append(Failure(plainest, job, *why))
-            tried += 1
-            continue
+        else:
+            left.append((tp, cp, pp, dp))
+    if len(left) * variants(job, limits) > MOST:
+        raise _too_many()
+    tried = len(failed)
+    for mesh in left:
         outcomes = _Outcomes(model, machine, job, limits, MOST - tried)
         outcomes.of_mesh(*mesh)
         tried += outcomes.tried
@@ -102,6 +105,10 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
         elif outcomes.nearest is not None:
             failed.append(outcomes.nearest)
     return Found(machine, tried, sorted(best, key=_order), sorted(failed, key=_far))
+
+
+def _too_many() -> ConfigError:
+    return ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
 
 
 def _order(one: Candidate) -> tuple[float, float, int]:
@@ -171,7 +178,7 @@ class _Outcomes:
         """One layout, which is counted and kept if it is the best, or the nearest miss."""
         self.tried += 1
         if self.tried > self.left:
-            raise ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
+            raise _too_many()
         outcome = judge(self.model, layout, job, self.machine, self.limits)
         if isinstance(outcome, Failure):
             self.nearest = min(filter(None, (self.nearest, outcome)), key=_far)

@@ -74,6 +74,7 @@ def plan(*words: str, code: int = 0) -> str:
     (f"simulate tiny --task infer --prompt {10**24}", "at most 1,000,000,000,000,000"),
     (f"simulate tiny --task infer --prompt {10**15}", "tokens are more than"),
     (f"simulate llama-3.1-8b --seq {10**11}", "a trace holds times up to"),
+    ("llama-3.1-8b --gpus 720720 --task train --batch 720720", "more than 10,000 layouts"),
     ("mixtral-8x7b --ep 3", "ep = 3 must divide dp · cp"), ("tiny --ep 8", "dense"),
     ("tiny --tp 3", "tp 3 doesn't divide 8 devices: 1, 2, 4, 8 would, or --gpus 6 or 9"),
     ("tiny --tp 3 --pp 8", "24 devices together, which doesn't divide 8 devices: --gpus 24"),
