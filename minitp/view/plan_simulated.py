@@ -6,6 +6,7 @@ from pathlib import Path
 from minitp.errors import ConfigError
 from minitp.plan.job import Inference
 from minitp.plan.simulate import simulated
+from minitp.plan.simulate.asked import warnings_of
 from minitp.view.plan import Asked
 
 MOST_TOKENS = 8                        # new tokens that a simulated generation shows
@@ -27,7 +28,11 @@ def write(asked: Asked, folder: Path) -> str:
         job = Inference(job.batch, job.prompt, MOST_TOKENS, job.weights, job.cache)
     elif isinstance(job, Inference) and not job.new:
         raise ConfigError("a generation without new tokens has nothing to be simulated: set new tokens to 1 or more")
-    made = simulated(asked.planned(), asked.layout(), job, asked.described())
+    what = asked.planned(), asked.layout(), job, asked.described()
+    warnings = warnings_of(*what)
+    made = simulated(*what)
+    if warnings:
+        made.trace.run["simulated"]["warnings"] = warnings
     name = file_name(asked)
     folder.mkdir(parents=True, exist_ok=True)
     made.trace.write(folder / name)
