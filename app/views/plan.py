@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from minitp.errors import ConfigError, MinitpError
-from minitp.plan.network.sync_cost import BARE
+from minitp.plan import positions
 from minitp.plan.search import Found
 from minitp.plan.units import both
 from minitp.runs import runs_folder
@@ -35,6 +35,8 @@ def memory(asked: Asked, picture: Any) -> None:
     verdict = plan_memory.verdict_line(found)
     with picture:
         (st.success if found.verdict.fits else st.warning)(verdict)
+        if beyond := positions.beyond(asked.planned(), asked.job()):
+            st.warning(page.escaped(f"{beyond}."))
         st.caption(f"{plan_memory.devices_line(asked, found)}. {MODEL}")
         page.chart(memory_figures.bars_figure(found, ink=page.ink()), key="plan_bars",
                    alt=memory_figures.bars_alt(found, verdict), rows=[
@@ -152,7 +154,7 @@ def network(asked: Asked, picture: Any) -> None:
     page.chart(network_figures.links_figure(found, ink=page.ink()), key="plan_links",
                rows=plan_network.link_rows(found),
                alt=f"Time of all syncs of a pass on each link, for several numbers of ranks: a model. {line}")
-    st.caption(f"{MODEL} {BARE[0].upper()}{BARE[1:]}.")
+    st.caption(MODEL)
 
 
 def pictured(asked: Asked, draw: Any) -> None:

@@ -97,13 +97,18 @@ def parse_json(data: bytes, what: str) -> dict[str, Any]:
         return found
 
     try:
-        value = json.loads(data.decode(), object_pairs_hook=once)
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
     except FileFormatError:
         raise
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{what}: this is not JSON: it isn't text in UTF-8{likely_cause(data[:64])}") from None
     except RecursionError:
         raise FileFormatError(f"{what}: the JSON is nested too deeply") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise FileFormatError(f"{what}: this is not JSON: {error}{likely_cause(data[:64])}") from None
+    except ValueError:
+        raise FileFormatError(f"{what}: this is not JSON that can be read: a number in it has thousands of digits"
+                              ) from None
     if not isinstance(value, dict):
         raise FileFormatError(f"{what}: a JSON object was expected, not {type(value).__name__}")
     return value

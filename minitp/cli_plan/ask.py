@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from minitp.cli_options import RECORD, opt
-from minitp.cli_plan.options import JOB, MACHINE, BetweenOption, DevicesOption, LinkOption, MemoryOption
+from minitp.cli_plan.options import JOB, MACHINE, BetweenOption, DevicesOption, LinkOption, MemoryOption, the_tokens
 
 
 def ask(question: Annotated[list[str] | None, typer.Argument(metavar="[QUESTION]...", help="Names of questions; "
@@ -22,7 +22,7 @@ def ask(question: Annotated[list[str] | None, typer.Argument(metavar="[QUESTION]
     """Answer a question that people ask about big models, with numbers computed now; options change what is asked."""
     from minitp.commands.plan.ask import answer
     from minitp.plan.questions.base import WhatIf
-    from minitp.plan.units import parse_bytes, parse_count
+    from minitp.plan.units import parse_bytes
     what_if = WhatIf(model, machine, gpus, None if gpu_memory is None else parse_bytes(gpu_memory), link, between,
-                     None if tokens is None else float(parse_count(tokens)), seq, batch, weights)
+                     None if tokens is None else float(the_tokens(tokens)), seq, batch, weights)
     answer(question or [], what_if, json)

@@ -10,7 +10,10 @@ def calibrate(ranks: RanksOption = None, world: WorldOption = World.auto,
               quick: Annotated[bool, opt("A few seconds: fewer rounds and sizes.", "--quick")] = False,
               json: Annotated[bool, opt("Print data instead of tables.", "--json")] = False,
               timeout: TimeoutOption = None) -> None:
-    """Measure this machine: α, β of its MPI, what each collective takes, memory and matrix products (2 ranks)."""
+    """Measure this machine: α, β of its MPI, what each collective takes, memory and matrix products (2 ranks).
+
+    Written to NAME.toml in the folder MINITP_MACHINES, or minitp/machines in the user's settings (~/.config on Linux).
+    """
     from minitp.commands.plan.calibrate import calibrate_on_rank
     from minitp.environment import launcher_environment
     from minitp.plan.calibrate.messages import SmallerGroups

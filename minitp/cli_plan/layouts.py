@@ -1,6 +1,8 @@
 """The verb `minitp plan MODEL`: the best layouts of a model on a machine."""
 from typing import Annotated
 
+import typer
+
 from minitp.cli_options import RECORD, opt
 from minitp.cli_plan.options import (
     LAYOUT,
@@ -56,7 +58,10 @@ def layouts(model: ModelArgument = None, named: ModelNamed = None, machine: Mach
             top: Annotated[int, opt("How many layouts to show.", min=1, panel=RECORD)] = 5,
             json: Annotated[bool, opt("Print one JSON object instead of tables.", "--json", panel=RECORD)] = False
             ) -> None:
-    """The best layouts of a model on a machine: what fits, how fast it is by the model, and why the others fail."""
+    """The best layouts of a model on a machine: what fits, how fast it is by the model, and why the others fail.
+
+    Exit code 1 where the options leave one layout and it can't be; that none of several fits is an answer, and 0.
+    """
     from typing import Literal, cast
 
     from minitp.commands.plan.layouts import show
@@ -69,4 +74,5 @@ def layouts(model: ModelArgument = None, named: ModelNamed = None, machine: Mach
     limits = Limits(tp, pp, dp, cp, ep, cast(Literal[0, 1, 2, 3] | None, zero),
                     None if recompute is None else cast(Literal["none", "selective", "full"], recompute.value),
                     micro_batch, chunks, reserve=reserve / 100, nominal=nominal)
-    show(planned, the_machine(machine, gpus, gpu_memory, link, between, bandwidth, ports), job, limits, top, json)
+    raise typer.Exit(show(planned, the_machine(machine, gpus, gpu_memory, link, between, bandwidth, ports), job, limits,
+                          top, json))

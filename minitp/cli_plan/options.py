@@ -1,4 +1,5 @@
 """The options that the verbs of `minitp plan` share: the model, the machine, the job and the layout."""
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from minitp.cli_options import opt
+from minitp.cli_plan.group import GIVEN
 from minitp.plan.job import STEP, Inference, Training
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from minitp.plan.machine import Machine
 
 MACHINE, JOB, LAYOUT = "The machine", "What is run on it", "How the model is laid out"
+OF_TRAINING = ("seq", "tokens", "precision", "micro_batch", "recompute", "zero", "chunks", "schedule", "sequence")
+OF_INFERENCE = ("prompt", "new", "prefill_tokens", "weights", "cache", "activations")
 
 
 class Task(StrEnum):
@@ -79,6 +83,25 @@ def Degree(what: str, tried: str = "all are tried") -> Any:  # noqa: N802  (it m
     return Annotated[int | None, opt(f"{what} parallel degree.", min=1, panel=LAYOUT, show_default=tried)]
 
 
+def refuse(names: Iterable[str], belong: str) -> None:
+    """ConfigError where one of these options was given: it would be passed over in silence. `belong`: what they are
+    of."""
+    from minitp.errors import ConfigError
+    for name in names:
+        if name in GIVEN.get():
+            raise ConfigError(f"{GIVEN.get()[name]} belongs to {belong}")
+
+
+def the_tokens(text: str) -> int:
+    """Tokens of a training, one at least."""
+    from minitp.errors import ConfigError
+    from minitp.plan.units import parse_count
+    tokens = parse_count(text)
+    if not tokens:
+        raise ConfigError("--tokens 0: a training has at least one; leave it out where only a step is asked for")
+    return tokens
+
+
 def the_model(argument: str | None, option: str | None) -> str:
     """The model that was named, in one way or the other; ConfigError for none or two."""
     from minitp.errors import ConfigError
@@ -93,7 +116,9 @@ def the_machine(name: str, devices: int | None, memory: str | None, link: str | 
                 bandwidth: str | None = None, ports: int | None = None) -> "Machine":
     """The machine with its what-ifs."""
     from minitp.plan import catalogue
+    from minitp.plan.machine import check_devices
     from minitp.plan.units import parse_bytes
+    check_devices(devices or 1)
     return catalogue.machine(name, devices=devices, memory=None if memory is None else parse_bytes(memory), link=link,
                              between=between, bandwidth=bandwidth, ports=ports)
 
@@ -103,9 +128,10 @@ def the_job(task: Task, *, positions: int, batch: int | None, seq: int | None, p
             recompute: Recompute | None, prefill_tokens: int = Inference.prefill_tokens) -> "Job":
     """The job that the options describe."""
     from minitp.plan.job import PRECISIONS
-    from minitp.plan.units import parse_count
+    refuse(OF_TRAINING if task is Task.infer else OF_INFERENCE,
+           f"--task {'train' if task is Task.infer else 'infer'}, and this is --task {task.value}")
     if task is Task.infer:
         return Inference(batch or Inference.batch, prompt, new, weights, cache, prefill_tokens=prefill_tokens)
     job = Training(batch or STEP, seq or min(Training.seq, positions), precision=PRECISIONS[precision.value],
-                   tokens=0 if tokens is None else parse_count(tokens))
+                   tokens=0 if tokens is None else the_tokens(tokens))
     return replace(job, micro_batch=micro_batch or 1, recompute="none" if recompute is None else recompute.value)

@@ -10,6 +10,8 @@ from minitp.cli_plan.options import (
     JOB,
     LAYOUT,
     MACHINE,
+    OF_INFERENCE,
+    OF_TRAINING,
     BetweenOption,
     CacheOption,
     Degree,
@@ -27,6 +29,7 @@ from minitp.cli_plan.options import (
     TaskOption,
     TrainingPrecision,
     WeightsOption,
+    refuse,
     the_job,
     the_machine,
 )
@@ -35,6 +38,8 @@ from minitp.plan.job import Inference
 if TYPE_CHECKING:
     from minitp.plan.job import Job
     from minitp.plan.layout import Layout
+
+OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding", "show")
 
 
 class Schedule(StrEnum):
@@ -85,7 +90,7 @@ def simulate(
         precision: PrecisionOption = TrainingPrecision.mixed, micro_batch: MicroOption = None,
         recompute: RecomputeOption = Recompute.none,
         tp: Degree("Tensor", "1") = 1, pp: Degree("Pipeline", "1") = 1,              # type: ignore[valid-type]
-        dp: Degree("Data", "gpus / (tp · pp)") = None,                              # type: ignore[valid-type]
+        dp: Degree("Data", "devices / (tp · pp)") = None,                              # type: ignore[valid-type]
         zero: ZeroOption = 0, sequence: SequenceOption = False, schedule: ScheduleOption = Schedule.one_f_one_b,
         chunks: ChunksOption = 1, embedding: EmbeddingOption = Embedding.vocab, straggler: StragglerOption = None,
         jitter: JitterOption = 0.0, seed: SeedOption = 0, output: OutputOption = None, show: ShowOption = Show.classes,
@@ -95,12 +100,15 @@ def simulate(
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
     command.check_target(output)
     if command.is_trace(source):
+        refuse(OF_A_MODEL, "the simulation of a model: a trace is replayed as it was run")
         command.replay_trace(Path(source), speed, how,
                              lambda ranks: the_machine(machine, gpus or ranks, None, link, between))
         return
     from minitp.plan import catalogue
     from minitp.plan.simulate.asked import replicas, usual_batch
-    planned, dp = catalogue.model(source), replicas(gpus, tp * pp, dp)
+    refuse(["speed"], "a replay: a model's own work is counted, not measured")
+    planned, there = catalogue.model(source), the_machine(machine, None, None, link, between).devices
+    dp = replicas(gpus, tp * pp, dp, there)
     layout = _layout(tp, pp, dp, sequence, zero, schedule, chunks, embedding)
     job = the_job(task, positions=planned.config.positions, seq=seq, prompt=prompt, new=new, weights=weights,
                   batch=batch or usual_batch(task is Task.train, dp, pp, micro_batch), cache=cache, precision=precision,

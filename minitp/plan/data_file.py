@@ -14,6 +14,8 @@ from minitp.trace.wording import plain
 
 Value = TypeVar("Value")
 MOST_BYTES = 1 << 20
+LONGEST = 4000                     # characters of a text
+LONGEST_NAME = 100
 
 
 NEEDED = object()
@@ -42,8 +44,10 @@ class Entry:
             return default
         try:
             return parse(self._values[key])
-        except (ConfigError, TypeError, ValueError) as error:
+        except (ConfigError, ValueError) as error:
             raise self.error(f"{key}: {error}") from None
+        except (TypeError, OverflowError):
+            raise self.error(f"{key} can't be {plain(repr(self._values[key]), 60)}") from None
 
     def text(self, key: str, default: Any = NEEDED) -> str:
         return self.take(key, _text, default)
@@ -82,20 +86,27 @@ class Entry:
 def read(path: Path, *kinds: str) -> dict[str, list[Entry]]:
     """The rows of a file by kind; ConfigError for a file that can't be read, isn't TOML or has other tables."""
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{shown(path)} is no file: a description is one in TOML")
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise ConfigError(f"{path} is longer than {MOST_BYTES:,} bytes: no description of machines or models is")
-        values = tomllib.loads(content.decode())
+            raise ConfigError(f"{shown(path)} is longer than {MOST_BYTES:,} bytes: no description of machines or "
+                              "models is")
+        values = tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML file: {plain(error)}") from None
+        raise ConfigError(f"{shown(path)} can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{shown(path)} is no TOML file: it isn't text in UTF-8") from None
+    except RecursionError:
+        raise ConfigError(f"{shown(path)} is no TOML file: it is nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{shown(path)} is no TOML file: {plain(error)}") from None
     unknown = [key for key in values if key not in kinds]
     if unknown:
-        raise ConfigError(f"{path}: unknown table {plain(unknown[0], 60)!r}; there are "
+        raise ConfigError(f"{shown(path)}: unknown table {plain(unknown[0], 60)!r}; there are "
                           + ", ".join(f"[[{kind}]]" for kind in kinds))
-    return {kind: _entries(path.name, kind, values.get(kind, [])) for kind in kinds}
+    return {kind: _entries(plain(path.name, 80), kind, values.get(kind, [])) for kind in kinds}
 
 
 def named(entries: list[Entry]) -> Iterator[tuple[str, Entry]]:
@@ -105,6 +116,8 @@ def named(entries: list[Entry]) -> Iterator[tuple[str, Entry]]:
         name = entry.text("name")
         if not name or name in seen:
             raise entry.error("the name is given twice" if name else "the name is empty")
+        if len(name) > LONGEST_NAME:
+            raise entry.error(f"the name has {len(name):,} characters, and {LONGEST_NAME} are the most")
         seen.add(name)
         yield name, entry
 
@@ -137,17 +150,23 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(map(_text, value))
 
 
-def unknown(what: str, name: str, there: list[str], also: str = "") -> ConfigError:
-    """The error for a name that isn't there, with near ones."""
+def shown(path: Path) -> str:
+    """A file's name as a message has it."""
+    return plain(path, 200)
+
+
+def unknown(what: str, name: str, there: list[str], also: str = "", *, part: str = "") -> ConfigError:
+    """The error for a name that isn't there: near ones, and the part of `minitp plan catalogue` that lists all."""
     near = get_close_matches(name.lower(), there, 3, 0.5)
     hint = f", did you mean {' or '.join(map(repr, near))}?" if near else ";"
-    return ConfigError(f"no {what} {plain(name, 60)!r}{hint} there are {', '.join(there)}{also}")
+    return ConfigError(f"no {what} {plain(name, 60)!r}{hint} `minitp plan catalogue {part or what + 's'}` lists all"
+                       f"{also}")
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"must be a text, not {plain(repr(value), 60)}")
-    return " ".join(value.split())
+    return plain(value, LONGEST)
 
 
 def _entries(file: str, kind: str, values: Any) -> list[Entry]:

@@ -5,6 +5,8 @@ from typing import Literal
 from minitp.errors import ConfigError
 
 Recompute = Literal["none", "selective", "full"]
+LARGEST = 10**15
+"""No size of a job or a model is larger: sequences, tokens of one, layers, widths."""
 STEP = 1024
 """Sequences of a training step, unless told otherwise."""
 PREFILL_TOKENS = 8192
@@ -82,8 +84,7 @@ class Inference:
 
     def __post_init__(self):
         _whole_numbers(self, "batch", "prompt", "prefill_tokens")
-        if self.new < 0:
-            raise ConfigError(f"new tokens must be 0 or more, got {self.new}")
+        whole_number("new tokens", self.new, 0)
         for dtype in (self.weights, self.cache, self.activations):
             bytes_of(dtype)
 
@@ -130,6 +131,12 @@ Job = Inference | Training
 
 def _whole_numbers(job: Job, *names: str) -> None:
     for name in names:
-        value = getattr(job, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name.replace('_', '-')} must be a whole number of at least 1, got {value!r}")
+        whole_number(name.replace("_", "-"), getattr(job, name))
+
+
+def whole_number(what: str, value: object, least: int = 1) -> int:
+    """A size, if it is one that plans are made for; ConfigError else."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+        raise ConfigError(f"{what} must be a whole number of at least {least} and at most {LARGEST:,}, got "
+                          f"{value!r:.40}")
+    return value

@@ -117,8 +117,13 @@ class Layout:
 
     def __str__(self) -> str:
         """TP8 × PP16 × DP64, ZeRO-1."""
-        degrees = [f"{axis.upper()}{getattr(self, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep")
+        degrees = [f"{axis.upper()}{_digits(getattr(self, axis))}" for axis in ("tp", "cp", "pp", "dp", "ep")
                    if getattr(self, axis) > 1]
         extras = [*([f"ZeRO-{self.zero}"] if self.zero else []), *(["SP"] if self.sequence else []),
                   *([f"{self.chunks} chunks"] if self.chunks > 1 else [])]
         return ", ".join([" × ".join(degrees) or "1 device", *extras])
+
+
+def _digits(degree: int) -> str:
+    """16384 as everybody writes it, 1,000,000 so that it can be read."""
+    return f"{degree:,}" if degree >= 100_000 else f"{degree}"

@@ -1,10 +1,14 @@
 """What a search of layouts may change and what it tries: meshes, experts' shares, chunks, micro-batches."""
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import isqrt, prod
 from typing import Literal
 
 from minitp.plan import memory
+from minitp.plan.job import Inference, Job
+from minitp.plan.layout import AXES
 from minitp.plan.model import PlannedModel
+from minitp.trace.wording import count
 
 RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
 ZERO: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
@@ -49,7 +53,13 @@ def _degrees(devices: int, fixed: int | None) -> Iterable[int]:
     """The divisors, or the one that was asked for if it is one."""
     if fixed is not None:
         return [fixed] if devices % fixed == 0 else []
-    return [n for n in range(1, devices + 1) if devices % n == 0]
+    return divisors(devices)
+
+
+def divisors(number: int) -> list[int]:
+    """In rising order, found in as many trials as its square root."""
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return small + [number // n for n in reversed(small) if n * n != number]
 
 
 def expert_degrees(model: PlannedModel, replicas: int, fixed: int | None) -> Iterable[int]:
@@ -79,7 +89,32 @@ def micro_batches(batch: int, dp: int, fixed: int | None) -> Iterator[int]:
         yield size
 
 
-def asked(limits: Limits) -> str:
-    """The degrees that are set, in words."""
-    given = [f"{axis} {getattr(limits, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep") if getattr(limits, axis)]
-    return ", ".join(given) or "these degrees"
+def variants(job: Job, limits: Limits) -> int:
+    """How many layouts of a mesh are tried, about: a search that would take minutes is refused before it begins."""
+    if isinstance(job, Inference):
+        return 1
+    return prod(number for number, fixed in ((len(ZERO), limits.zero), (len(RECOMPUTE), limits.recompute),
+                                             (3, limits.micro_batch)) if fixed is None)
+
+
+def no_mesh(devices: int, limits: Limits) -> str:
+    """Why no mesh is as it was asked for, and what would work."""
+    asked = {axis: getattr(limits, axis) for axis in AXES if (getattr(limits, axis) or 1) > 1 or axis == "dp"}
+    given = {axis: degree for axis, degree in asked.items() if degree is not None}
+    product = prod(given.values())
+    if devices % product == 0 and (limits.ep or 1) > 1:
+        of = f"{count(devices, 'device')} with {_named(given)}" if given else count(devices, "device")
+        return f"ep = {limits.ep:,} must divide dp · cp, and no mesh of {of} has such replicas"
+    if len(given) > 1:
+        not_so = "not" if limits.dp else "which doesn't divide"
+        return (f"{_named(given)} are {count(product, 'device')} together, {not_so} {count(devices, 'device')}: "
+                f"--gpus {max(product, devices // product * product):,} would work")
+    (axis, degree), = given.items()
+    would = ", ".join(f"{n:,}" for n in divisors(devices)[:12])
+    near = sorted({max(degree, devices // degree * degree), -(-devices // degree) * degree})
+    return (f"{axis} {degree:,} doesn't divide {count(devices, 'device')}: {would} would, or --gpus "
+            + " or ".join(f"{n:,}" for n in near))
+
+
+def _named(given: dict[str, int]) -> str:
+    return ", ".join(f"{axis} {degree:,}" for axis, degree in given.items())

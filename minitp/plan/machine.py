@@ -18,6 +18,9 @@ from minitp.plan.layout import Layout
 from minitp.plan.links import Link
 from minitp.plan.units import both
 
+MOST_DEVICES = 1 << 20
+MOST_LEVELS = 8
+
 Table = tuple[tuple[int, float], ...]
 """(payload in bytes, seconds), measured, in rising order of payload."""
 LOOKED_AT = 1 << 16
@@ -28,6 +31,12 @@ def _freeze(one: object, *names: str) -> None:
     """Make fields read-only views of copies: these objects are keys of caches, which a changed table would belie."""
     for name in names:
         object.__setattr__(one, name, MappingProxyType(dict(getattr(one, name))))
+
+
+def check_devices(number: int) -> None:
+    """ConfigError for more devices than any plan is made for."""
+    if number > MOST_DEVICES:
+        raise ConfigError(f"{number:,} devices are more than the {MOST_DEVICES:,} that plans are made for")
 
 
 @dataclass(frozen=True)
@@ -112,8 +121,12 @@ class Machine:
         _freeze(self, "measured")
         if not self.levels:
             raise ConfigError(f"the machine {self.name} needs at least one level of network")
+        if len(self.levels) > MOST_LEVELS:
+            raise ConfigError(f"the machine {self.name} has {len(self.levels):,} levels of network; plans are made up "
+                              f"to {MOST_LEVELS}")
         if any(level.size < 1 for level in self.levels):
             raise ConfigError(f"every level of {self.name} must join at least 1 unit")
+        check_devices(self.devices)
 
     @property
     def devices(self) -> int:

@@ -12,6 +12,7 @@ from minitp.config import ModelConfig
 from minitp.cut import Cut
 from minitp.errors import ConfigError
 from minitp.placement import Parameter, Placement
+from minitp.plan.job import whole_number
 from minitp.plan.layout import Layout, Place
 
 Where = Literal["embedding", "layer", "norm", "head"]
@@ -63,6 +64,8 @@ class PlannedModel:
     trained_on: int = 0
 
     def __post_init__(self):
+        for size in ("hidden", "layers", "heads", "kv_heads", "head_size", "ffn", "vocab", "positions"):
+            whole_number(f"{size} of {self.name}", getattr(self.config, size))
         if not 1 <= self.active <= self.experts:
             raise ConfigError(f"{self.active} of {self.experts} experts can't be visited by a token")
 

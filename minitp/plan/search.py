@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from minitp.errors import ConfigError
-from minitp.plan import memory
+from minitp.plan import memory, positions
 from minitp.plan.job import Inference, Job, Training
 from minitp.plan.layout import Layout, Place
-from minitp.plan.limits import RECOMPUTE, ZERO, Limits, asked, chunks, expert_degrees, meshes, micro_batches
+from minitp.plan.limits import RECOMPUTE, ZERO, Limits, chunks, expert_degrees, meshes, micro_batches, no_mesh, variants
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
@@ -21,7 +21,7 @@ from minitp.plan.rows import Row
 from minitp.plan.speed import decode, step
 from minitp.plan.units import both
 
-MOST = 20_000
+MOST = 10_000
 """Layouts that a search tries."""
 MOST_DEVICES = 4096
 """Where `fewest` stops to look for more, unless told otherwise."""
@@ -80,12 +80,23 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
     limits = limits or Limits()
     tried_meshes = list(meshes(machine.devices, limits))
     if not tried_meshes:
-        raise ConfigError(f"no mesh of {machine.devices:,} devices has {asked(limits)}: the product of tp, cp, pp "
-                          "and dp is the number of devices, and ep divides dp · cp")
+        raise ConfigError(no_mesh(machine.devices, limits))
+    if (limits.ep or 1) > 1 and model.experts == 1:
+        raise ConfigError(f"{model.name} is dense: it has no experts that ep = {limits.ep:,} ranks could share")
     best: list[Candidate] = []
     failed: list[Failure] = []
-    tried = 0
-    for mesh in tried_meshes:
+    left: list[tuple[int, int, int, int]] = []
+    for tp, cp, pp, dp in tried_meshes:
+        plainest = Layout(tp=tp, cp=cp, pp=pp, dp=dp, ep=limits.ep or 1)
+        why = unfit(model, plainest, job)
+        if why is not None and why[0] == "shape":          # no variant would fit: one word for all of them
+            failed.append(Failure(plainest, job, *why))
+        else:
+            left.append((tp, cp, pp, dp))
+    if len(left) * variants(job, limits) > MOST:
+        raise _too_many()
+    tried = len(failed)
+    for mesh in left:
         outcomes = _Outcomes(model, machine, job, limits, MOST - tried)
         outcomes.of_mesh(*mesh)
         tried += outcomes.tried
@@ -94,6 +105,10 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
         elif outcomes.nearest is not None:
             failed.append(outcomes.nearest)
     return Found(machine, tried, sorted(best, key=_order), sorted(failed, key=_far))
+
+
+def _too_many() -> ConfigError:
+    return ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
 
 
 def _order(one: Candidate) -> tuple[float, float, int]:
@@ -163,7 +178,7 @@ class _Outcomes:
         """One layout, which is counted and kept if it is the best, or the nearest miss."""
         self.tried += 1
         if self.tried > self.left:
-            raise ConfigError(f"more than {MOST:,} layouts: fix some degrees (--tp, --pp, --zero, --recompute)")
+            raise _too_many()
         outcome = judge(self.model, layout, job, self.machine, self.limits)
         if isinstance(outcome, Failure):
             self.nearest = min(filter(None, (self.nearest, outcome)), key=_far)
@@ -197,8 +212,12 @@ def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | No
         return "shape", f"{config.layers} layers can't fill {layout.pp * layout.chunks} pipeline chunks"
     if layout.tp > config.heads:
         return "shape", f"{config.heads} heads can't keep {layout.tp} tensor parallel ranks at work"
+    if layout.ep > 1 and model.experts == 1:
+        return "shape", f"{model.name} is dense: it has no experts to spread over {layout.ep} ranks"
     if layout.ep > model.experts:
         return "shape", f"{model.experts} experts can't be spread over {layout.ep} ranks"
+    if positions.refused(model) and (told := positions.beyond(model, job)):
+        return "shape", told
     if isinstance(job, Inference):
         if job.batch < layout.dp:
             return "batch", f"a batch of {job.batch} leaves some of {layout.dp} replicas without a sequence"
@@ -211,6 +230,17 @@ def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | No
     if layout.cp > job.seq:
         return "shape", f"a sequence of {job.seq:,} tokens can't be cut into {layout.cp:,} pieces"
     return None
+
+
+def wholly_fixed(limits: Limits, found: Found) -> bool:
+    """Whether the limits left one layout: then it is that one that was asked about, and nothing was searched."""
+    open_ = [] if isinstance(_job_of(found), Inference) else [limits.zero, limits.recompute, limits.micro_batch]
+    mesh = [limits.tp, limits.pp, limits.dp]
+    return len(found.best) + len(found.failed) == 1 and any(mesh) and None not in open_
+
+
+def _job_of(found: Found) -> Job:
+    return (found.best or found.failed)[0].job
 
 
 def fewest(model: PlannedModel, machine: Machine, job: Job | Callable[[Machine], Job], limits: Limits | None = None,

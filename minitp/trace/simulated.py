@@ -29,7 +29,8 @@ def simulated_line(run: dict[str, Any]) -> str:
     lanes, devices = run.get("ranks"), told.get("devices")
     if type(lanes) is int and type(devices) is int and 0 < lanes < devices < 2**31:
         where += f"{': ' * bool(where)}{lanes:,} of {count(devices, 'rank')} {'are' if lanes > 1 else 'is'} shown"
-    return f"{NOT_MEASURED} {where}." if where else NOT_MEASURED
+    warnings = [plain(one, 200) for one in told["warnings"][:4]] if isinstance(told.get("warnings"), list) else []
+    return " ".join([f"{NOT_MEASURED} {where}." if where else NOT_MEASURED, *warnings])
 
 
 def lane_words(run: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from minitp.errors import ConfigError
 from minitp.plan.job import Inference, Job
 from minitp.plan.simulate import simulated
-from minitp.plan.simulate.asked import first_tokens
+from minitp.plan.simulate.asked import first_tokens, warnings_of
 from minitp.view.plan import Asked
 
 MOST_TOKENS = 8                        # new tokens that a simulated generation shows
@@ -34,7 +34,11 @@ def shown(asked: Asked) -> tuple[Job, str]:
 def write(asked: Asked, folder: Path) -> str:
     """Simulate and write; the file's name. ConfigError for what isn't simulated, SaveError or OSError for a folder
     that can't be written to."""
-    made = simulated(asked.planned(), asked.layout(), shown(asked)[0], asked.described())
+    what = asked.planned(), asked.layout(), shown(asked)[0], asked.described()
+    warnings = warnings_of(*what)
+    made = simulated(*what)
+    if warnings:
+        made.trace.run["simulated"]["warnings"] = warnings
     name = file_name(asked)
     folder.mkdir(parents=True, exist_ok=True)
     made.trace.write(folder / name)

@@ -66,7 +66,7 @@ def test_aliases_and_capitals():
     (catalogue.model, "llama-3.1-450b", "did you mean 'llama-3.1-405b'"), (catalogue.model, "70b", "no model '70b'"),
     (catalogue.device, "h10O", "'h100"), (catalogue.link, "ib-hrd", "did you mean 'ib-hdr'"),
     (catalogue.machine, "8xa100-08", "did you mean '8xa100-80'"), (catalogue.machine, "8x\x1b[2Jx", "no machine"),
-    (catalogue.machine, "0xh100", "no machine"), (catalogue.machine, "2x2x8xh100", "no machine"),
+    (catalogue.machine, "0xh100", "0 is no number of devices"), (catalogue.machine, "2x2x8xh100", "no machine"),
     (catalogue.machine, "2x2xdgx-h100", "no machine"), (catalogue.run, "blom", "bloom-176b"),
     (catalogue.model, "no/such/config.json", "there is no file"), (catalogue.model, "", "no model")])
 def test_an_unknown_name_is_told_near_ones(look, name, says):

@@ -13,6 +13,7 @@ from minitp.errors import ConfigError, SaveError
 from minitp.plan import catalogue
 from minitp.plan.catalogue.machine_files import read_machines
 from minitp.plan.machine import Level
+from minitp.trace.wording import plain
 
 MINE = """
 [[link]]
@@ -113,7 +114,7 @@ def test_a_machine_that_was_written_reads_back_the_same(tmp_path, name):
 def test_any_text_and_numbers_survive_a_file(tmp_path_factory, text, latency, rate):
     usual = catalogue.machine("laptop")
     link = replace(usual.levels[0].link, latency_s=latency, bytes_per_s=rate)
-    machine = replace(usual, note=" ".join(text.split()), levels=(Level("one", 3, link),))
+    machine = replace(usual, note=plain(text), levels=(Level("one", 3, link),))
     path = tmp_path_factory.getbasetemp() / "any.toml"
     catalogue.write_machine(machine, path)
     assert read_machines(path)[0]["laptop"] == machine

@@ -84,7 +84,7 @@ def test_a_config_file_will_do(tmp_path):
 
 @pytest.mark.parametrize(("words", "said"), [
     (["plan", "no-such-model"], "no-such-model"), (["plan", "tiny", "--machine", "8xz1"], "8xz1"),
-    (["plan", "tiny", "--model", "tiny"], "name one model"), (["plan", "tiny", "--tp", "3"], "no mesh of 8 devices"),
+    (["plan", "tiny", "--model", "tiny"], "name one model"), (["plan", "tiny", "--tp", "3"], "1, 2, 4, 8 would"),
     (["plan", "tiny", "--weights", "int3"], "int3"), (["plan", "tiny", "--gpu-memory", "plenty"], "plenty"),
     (["plan", "tiny", "--gpus", "16", "--machine", "8xa100-80", "--between", "string"], "string")])
 def test_what_cannot_be_is_said(words, said):

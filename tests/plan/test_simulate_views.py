@@ -97,11 +97,12 @@ def test_a_strangers_header_is_taken_as_text():
 
 def test_numbers_as_json_and_a_run_replayed(tmp_path, capsys):
     files = [tmp_path / "run.json", tmp_path / "there.json"]
-    made = json.loads(asked("tiny", "--tp", "3", "--task", "infer", "--weights", "float32", "--activations", "float32",
-                            "--cache", "float32", "--show", "all", "--json", "-o", str(files[0])))
+    made = json.loads(asked("tiny", "--tp", "3", "--dp", "1", "--task", "infer", "--weights", "float32",
+                            "--activations", "float32", "--cache", "float32", "--show", "all", "--json",
+                            "-o", str(files[0])))
     assert made["devices"] == 3 and sum(one["seconds"] for one in made["shares"]) == pytest.approx(made["seconds"])
     assert check(files[0]) == 0
-    asked("tiny", "--tp", "2", "--seq", "64", "--precision", "float32", "-o", str(files[0]))
+    asked("tiny", "--tp", "2", "--dp", "1", "--seq", "64", "--precision", "float32", "-o", str(files[0]))
     assert Trace.read(files[0]).run["ranks"] == 1 and check(files[0]) == 0         # one for both, and it says so
     bundled = Path(__file__).parents[2] / "minitp" / "view" / "traces" / "tiny-4-ranks.json.gz"
     assert "for a replay on 4 devices" in asked(str(bundled), "--machine", "8xa100-80", "-o", str(files[1]))
@@ -113,7 +114,8 @@ def test_numbers_as_json_and_a_run_replayed(tmp_path, capsys):
     (["tiny", "--tp", "2", "--dp", "2", "--gpus", "8"], "leave out --gpus or --dp"),
     (["tiny", "-o", "x.txt"], "NAME.json"), (["tiny", "-o", "no/where.json"], "no folder"),
     (["tiny", "--straggler", "5"], "5:1.5"), (["tiny", "--straggler", "x:2"], "5:1.5"),
-    (["tiny", "--straggler", "9:2"], "no device of 0…0"),
-    (["tiny", "--pp", "4", "--schedule", "interleaved", "--chunks", "2", "--batch", "6"], "interleaved over 4 stages")])
+    (["tiny", "--straggler", "9:2"], "no device of 0…7"),
+    (["gpt2", "--pp", "4", "--dp", "1", "--schedule",
+      "interleaved", "--chunks", "2", "--batch", "6"], "multiple of 4")])
 def test_what_the_verb_refuses(words, told):
     assert told in asked(*words, fails=True)

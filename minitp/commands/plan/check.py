@@ -55,7 +55,8 @@ def show(compared: Comparison, found: Machine, console: Console) -> None:
     total = sum(row.predicted for row in compared.rows)
     if compared.exact:
         _say(console, f"all {total:,} collectives of each rank are as predicted, in order and to the byte"
-             + (", and so is the memory" if compared.memory else "") + f"; times are those of {plain(found.name, 40)}")
+             + (", and so is the memory" if compared.memory else "")
+             + f"; {times_told(compared.rows, plain(found.name, 40))}")
     else:
         _say(console, "the run differs from what was predicted:")
         for line in compared.differences:
@@ -70,18 +71,31 @@ def _say(console: Console, line: str) -> None:
 
 def collectives_table(rows: Iterable[Compared], title: str, counts: bool = True) -> Table:
     """Predicted, modeled and measured in columns of their own."""
-    names = ["collective", "payload", *(["predicted", "recorded"] if counts else []), "modeled", "stated error", "by",
-             "measured", "median", "modeled / measured"]
+    names = ["collective", "payload", *(["pre-\ndicted", "re-\ncorded"] if counts else []), "modeled", "stated\nerror",
+             "by", "measured,\nmedian", "modeled /\nmeasured"]
     made = table(*names, right=[n for n, name in enumerate(names) if name not in ("collective", "by")], title=title,
+                 whole=[n for n, name in enumerate(names) if name != "by"],
                  caption="measured: from when the last rank is there, lower quartile and median. stated error: the "
                          "table's at sizes that are in none, median and largest")
+    made.padding = (0, 1, 0, 0)                    # a narrow terminal has room for all of it
     for row in rows:
         have = f"{row.recorded:,}" if row.exact else f"[red]{row.recorded:,}[/red]"
         made.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
                      _time(row.modeled_s), "" if row.stated is None else
-                     f"{row.stated.median:.0%}, {row.stated.worst:.0%}", row.by, _time(row.measured_s),
-                     _time(row.median_s), "" if row.ratio is None else f"{row.ratio:.2f}")
+                     f"{row.stated.median:.0%},\n{row.stated.worst:.0%}", row.by,
+                     f"{_time(row.measured_s)}\n{_time(row.median_s)}".strip(),
+                     "" if row.ratio is None else f"{row.ratio:.2g}")
     return made
+
+
+def times_told(rows: Iterable[Compared], machine: str) -> str:
+    """How the modeled times lie to the measured ones: exact counts say nothing of them."""
+    ratios = sorted(row.ratio for row in rows if row.ratio)
+    if not ratios:
+        return f"times have no model on {machine}"
+    near = all(abs(ratio - 1) <= GOAL for ratio in ratios)
+    found = f"{ratios[0]:.2f}" if len(ratios) == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+    return f"times are {'near' if near else 'not'} those of {machine}: modeled / measured is {found}"
 
 
 def _time(seconds: float | None) -> str:

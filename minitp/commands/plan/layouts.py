@@ -7,11 +7,11 @@ from rich.status import Status
 from rich.text import Text
 
 from minitp.commands.plan.tables import memory_table, table, time_table
-from minitp.plan import memory, units
+from minitp.plan import memory, positions, units
 from minitp.plan.job import Inference, Job, Training, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search
+from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search, wholly_fixed
 from minitp.plan.search_words import WHY, enough, unit
 from minitp.plan.speed.against import published
 from minitp.plan.speed.decode import PassTime
@@ -20,16 +20,20 @@ from minitp.trace.wording import count
 EXAMPLES = 4                       # failures that are shown for each reason
 
 
-def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: int, as_json: bool) -> None:
-    """Search, then print."""
+def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: int, as_json: bool) -> int:
+    """Search, then print. The exit code: 1 where the one layout that the options leave can't be; that nothing fits of
+    several is an answer, and 0."""
     console = Console()
+    warning = positions.checked(model, job)
     with Status("trying layouts …", console=Console(stderr=True)):
         found = search(model, machine, job, limits)
-        larger = None if found.best else fewest(model, machine, job, limits)
+        lacking = not found.best and "memory" in found.reasons
+        larger = fewest(model, machine, job, limits) if lacking else None
+    code = 1 if not found.best and wholly_fixed(limits, found) else 0
     if as_json:
-        print(json.dumps(plain(model, machine, job, found, larger, top), ensure_ascii=False))
-        return
-    console.print(*header(model, machine, job, limits), sep="\n")
+        print(json.dumps({**plain(model, machine, job, found, larger, top), "warning": warning}, ensure_ascii=False))
+        return code
+    console.print(*header(model, machine, job, limits), *([Text(warning, "yellow")] if warning else []), sep="\n")
     console.print()
     if found.best:
         console.print(best_table(found, top), "", sep="\n")
@@ -40,8 +44,9 @@ def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: i
         console.print(time_table(first.time.rows), *accuracy(job), "", sep="\n")
     else:
         console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
-        console.print(Text(enough(larger)), "", sep="\n")
+        console.print(*([Text(enough(larger))] if larger or (lacking and not code) else []), "", sep="\n")
     console.print(*failures(found), "", *unmodeled(model, job, limits), sep="\n")
+    return code
 
 
 def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> list[Text]:
@@ -62,12 +67,12 @@ def header(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> l
 def job_in_words(job: Job) -> str:
     """What is run."""
     if isinstance(job, Inference):
-        return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {job.prompt:,} tokens and "
-                f"{job.new:,} new ones; of a replica's prompts {job.prefill_tokens:,} tokens at once; weights "
-                f"{job.weights}, KV cache {job.cache}")
+        return (f"to generate: {count(job.batch, 'sequence')} at once, prompts of {count(job.prompt, 'token')} and "
+                f"{job.new:,} new {'one' if job.new == 1 else 'ones'}; of a replica's prompts "
+                f"{count(job.prefill_tokens, 'token')} at once; weights {job.weights}, KV cache {job.cache}")
     total = f"; {units.count(job.tokens)} tokens in all" if job.tokens else ""
-    return (f"to train: {count(job.batch, 'sequence')} of {job.seq:,} tokens a step; {job.precision.states:g} bytes a "
-            f"parameter before activations{total}")
+    return (f"to train: {count(job.batch, 'sequence')} of {count(job.seq, 'token')} a step; {job.precision.states:g} "
+            f"bytes a parameter before activations{total}")
 
 
 def where(candidate: Candidate) -> str:
@@ -110,12 +115,13 @@ def accuracy(job: Job) -> list[Text]:
 def failures(found: Found) -> list[Text]:
     """Why the others fail, those that came closest first."""
     if not found.failed:
-        return [Text(f"All {count(len(found.best), 'mesh')} fit ({found.tried:,} layouts tried).", "dim")]
-    lines = [Text(f"Why the others fail ({found.tried:,} layouts of {len(found.best) + len(found.failed)} meshes "
-                  "tried)", "bold")]
+        return [Text(f"All {count(len(found.best), 'mesh')} fit ({count(found.tried, 'layout')} tried).", "dim")]
+    lines = [Text(f"Why the others fail ({count(found.tried, 'layout')} of "
+                  f"{count(len(found.best) + len(found.failed), 'mesh')} tried)", "bold")]
     for why, number in found.reasons.items():
-        lines.append(Text(f"{WHY[why]}: {number}"))
+        lines.append(Text(f"{WHY[why]}: {number:,}"))
         lines += [failure_line(one) for one in [one for one in found.failed if one.why == why][:EXAMPLES]]
+        lines += [Text(f"  … {number - EXAMPLES:,} more", "dim")] if number > EXAMPLES else []
     return lines
 
 

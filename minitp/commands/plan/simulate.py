@@ -1,6 +1,6 @@
 """`minitp plan simulate`: a schedule or a recorded run on a machine that we don't have."""
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.simulate import Progress, replay, simulated
+from minitp.plan.simulate.asked import warnings_of
 from minitp.plan.simulate.classes import Show, Straggler
 from minitp.plan.simulate.result import Share, Simulation
 from minitp.plan.simulate.write import STEP
@@ -65,15 +66,20 @@ def replay_trace(path: Path, speed: float, how: How, machine: Callable[[int], Ma
 
 
 def simulate_model(model: PlannedModel, layout: Layout, job: Job, machine: Machine, show: Show, how: How) -> None:
-    """Simulate a predicted run."""
+    """Simulate a predicted run. ConfigError where the model can't be laid out so; where it is only too large for the
+    devices, that is said and it is simulated."""
+    told = warnings_of(model, layout, job, machine)
     _tell(how, lambda progress: simulated(model, layout, job, machine, stragglers=_stragglers(how), jitter=how.jitter,
-                                          seed=how.seed, show=show, queue=how.queue, progress=progress))
+                                          seed=how.seed, show=show, queue=how.queue, progress=progress), told)
 
 
-def _tell(how: How, make: Callable[[Progress], Simulation]) -> None:
-    """Simulate, write the trace where one is wanted, print where the time went."""
+def _tell(how: How, make: Callable[[Progress], Simulation], warnings: Sequence[str] = ()) -> None:
+    """Simulate, write the trace where one is wanted, print where the time went. `warnings` are in the trace's header as
+    well."""
     with steps_bar(Console(stderr=True), "simulating", 1) as bar:
         made = make(lambda done, total: bar(0, f"{done:,} of {count(total, 'event')}"))
+        if warnings:
+            made.trace.run["simulated"]["warnings"] = list(warnings)
         if how.output is not None:
             bar(0, f"writing {how.output.name}")
             made.trace.write(how.output)
@@ -112,7 +118,7 @@ def _print(made: Simulation, console: Console) -> None:
     for one, seconds in made.shares.items():
         where.add_row(_words(one), duration(seconds * 1e9), share(seconds, made.seconds))
     console.print(where)
-    console.print(Text(f"Simulated one by one: {count(made.simulated, 'rank')} for {made.devices:,} devices, "
+    console.print(Text(f"Simulated one by one: {count(made.simulated, 'rank')} for {count(made.devices, 'device')}, "
                        f"{count(made.events, 'event')}.", "dim"))
 
 

@@ -27,10 +27,10 @@ class Housing:
 
 def device_of(name: str, entry: Entry) -> Device:
     """A row of a data file as a device. ConfigError for a row that breaks a rule."""
-    memory = entry.take("memory", parse_bytes)
+    memory = entry.take("memory", _memory)
     return Device(
         name=name, kind=entry.take("kind", _kind), memory=memory,
-        memory_real=entry.take("memory_real", parse_bytes, memory), memory_kind=entry.text("memory_kind"),
+        memory_real=entry.take("memory_real", _memory, memory), memory_kind=entry.text("memory_kind"),
         bandwidth=entry.take("bandwidth", parse_rate), flops=entry.take("flops", _flops), source=entry.source(),
         bandwidth_reached=entry.take("bandwidth_reached", share, 0.7),
         flops_reached=entry.take("flops_reached", share, 0.5), launch_s=entry.take("launch", parse_seconds, 0.0))
@@ -65,6 +65,12 @@ def device(name: str) -> Device:
     if found is None:
         raise unknown("device", name, list(devices()))
     return found
+
+
+def _memory(value: Any) -> int:
+    if not (size := parse_bytes(value)):
+        raise ConfigError("a device needs memory: write its size, as 80GB")
+    return size
 
 
 def _kind(value: Any) -> Kind:

@@ -6,7 +6,7 @@ syncs and isn't modeled is refused by the name of its field.
 import re
 from typing import Any
 
-from minitp.checkpoint.hf_config import OFF, config_from_hf
+from minitp.checkpoint.hf_config import FAMILIES, OFF, config_from_hf
 from minitp.errors import ConfigError
 from minitp.plan.model import PlannedModel
 
@@ -34,13 +34,25 @@ def planned_from_hf(values: Any, name: str) -> PlannedModel:
             if re.fullmatch(pattern, str(key)[:100]) and value not in OFF and value not in ([], {}):
                 raise ConfigError(f"{key} = {str(value)[:60]} is not modeled: {why}; no plan is better "
                                   "than a wrong one")
-    if values.get("model_type") != "mixtral":
+    kind = values.get("model_type")
+    if kind != "mixtral":
+        if not isinstance(kind, str) or kind not in FAMILIES:
+            raise ConfigError(_unsupported(kind))
         return PlannedModel(config_from_hf(values, name))
     experts, active = _count(values, "num_local_experts", 8), _count(values, "num_experts_per_tok", 2)
     dense = {key: value for key, value in values.items()
              if key not in ("num_local_experts", "num_experts_per_tok")}
     dense.setdefault("sliding_window", None)
     return PlannedModel(config_from_hf({**dense, "model_type": "mistral"}, name), experts, active)
+
+
+def _unsupported(kind: Any) -> str:
+    """What is said of another family, and which of its models the catalogue has."""
+    from minitp.plan.catalogue.models import models
+    called = kind.replace("_", "-").lower() if isinstance(kind, str) else ""
+    known = [one for one in models() if called and one.startswith(called)]
+    return (f"unsupported architecture: model_type is {kind!r:.60}; config files of {', '.join(FAMILIES)} and mixtral "
+            "are read" + (f"; the catalogue has {', '.join(known[:6])} by name" if known else ""))
 
 
 def _count(values: dict[str, Any], key: str, default: int) -> int:

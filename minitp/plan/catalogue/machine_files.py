@@ -13,11 +13,14 @@ from typing import Any
 from minitp.errors import ConfigError, SaveError
 from minitp.files import replacing
 from minitp.plan.catalogue.devices import device, devices_in
-from minitp.plan.data_file import Entry, named, read, texts, whole
+from minitp.plan.data_file import LONGEST, Entry, named, read, texts, whole
 from minitp.plan.links import Link, link, links_in
-from minitp.plan.machine import Device, Level, Machine, Table
+from minitp.plan.machine import MOST_LEVELS, Device, Level, Machine, Table
 from minitp.plan.units import parse_bytes, parse_seconds
+from minitp.trace.wording import plain
 
+OPS = ("all_reduce", "all_reduce_in_graph", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "scatter",
+       "gather", "reduce", "send")
 THIS = "this"
 """The name of the machine that calibration describes."""
 
@@ -43,10 +46,17 @@ def read_machines(path: Path) -> tuple[dict[str, Machine], dict[str, str]]:
     for name, entry in named(rows["machine"]):
         for alias in entry.take("aliases", texts, ()):
             aliases[alias] = name
-        found[name] = Machine(
-            name, entry.take("device", lambda value: own_devices.get(value) or device(value)),
-            tuple(level_of(level, own_links) for level in entry.tables("level")), entry.source(),
-            entry.take("host_memory", parse_bytes, 0), entry.text("note", ""), entry.take("measured", _facts, {}))
+        levels = entry.tables("level")
+        if not 1 <= len(levels) <= MOST_LEVELS:
+            raise entry.error(f"it needs 1 to {MOST_LEVELS} [[machine.level]], the levels of its network, and has "
+                              f"{len(levels):,}")
+        try:
+            found[name] = Machine(
+                name, entry.take("device", lambda value: own_devices.get(value) or device(value)),
+                tuple(level_of(level, own_links) for level in levels), entry.source(),
+                entry.take("host_memory", parse_bytes, 0), entry.text("note", ""), entry.take("measured", _facts, {}))
+        except ConfigError as error:
+            raise error if entry.where in str(error) else entry.error(str(error)) from None
         entry.done()
     return found, aliases
 
@@ -56,7 +66,7 @@ def level_of(entry: Entry, own: Mapping[str, Link]) -> Level:
     joined = entry.take("link", lambda value: own.get(value) or link(value))
     tables, sources = {}, {}
     for table in entry.tables("table"):
-        key = table.text("op"), table.take("ranks", whole(2))
+        key = table.take("op", _op), table.take("ranks", whole(2))
         if key in tables:
             raise table.error(f"a second table of {key[0]} over {key[1]} ranks")
         tables[key] = table.take("times", _times)
@@ -68,10 +78,19 @@ def level_of(entry: Entry, own: Mapping[str, Link]) -> Level:
     return level
 
 
+def _op(value: Any) -> str:
+    """A collective by its name, as it was called by itself or captured in a graph."""
+    if value not in OPS:
+        raise ConfigError(f"{plain(repr(value), 60)} is no collective; there are {', '.join(OPS)}")
+    return str(value)
+
+
 def _times(value: Any) -> Table:
     """[[bytes, seconds], …] in rising order of bytes."""
     if not isinstance(value, list) or not value:
         raise ConfigError('must be a list of pairs of payload and time: [["32 KiB", "43.8 us"], …]')
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        raise ConfigError('must have two entries in each pair, payload and time: [["32 KiB", "43.8 us"], …]')
     pairs = tuple((parse_bytes(size), parse_seconds(seconds)) for size, seconds in value)
     if any(a[0] >= b[0] for a, b in pairwise(pairs)) or not all(pair[1] > 0 for pair in pairs):
         raise ConfigError("payloads must rise, and times be above 0")
@@ -82,12 +101,14 @@ def _facts(value: Any, deep: int = 3) -> dict[str, Any]:
     """What a calibration notes beside its numbers: texts and finite numbers by name, at most three tables deep."""
     if not isinstance(value, dict) or not deep:
         raise ConfigError("must be a table of texts and numbers, at most three deep")
-    for inner in value.values():
-        if isinstance(inner, dict):
-            _facts(inner, deep - 1)
-        elif not isinstance(inner, (str, int, float)) or (isinstance(inner, float) and not isfinite(inner)):
-            raise ConfigError("must have texts and finite numbers only")
-    return value
+    return {plain(key): _facts(inner, deep - 1) if isinstance(inner, dict) else _fact(inner)
+            for key, inner in value.items()}
+
+
+def _fact(value: Any) -> str | int | float:
+    if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not isfinite(value)):
+        raise ConfigError("must have texts and finite numbers only")
+    return plain(value, LONGEST) if isinstance(value, str) else value
 
 
 def write_machine(machine: Machine, path: Path) -> None:

@@ -7,14 +7,17 @@ from pathlib import Path
 from minitp.errors import ConfigError
 from minitp.plan.catalogue.devices import devices, shipped
 from minitp.plan.catalogue.machine_files import THIS, machines_folder, read_machines
-from minitp.plan.data_file import unknown
+from minitp.plan.data_file import shown, unknown
 from minitp.plan.links import Link, link
-from minitp.plan.machine import Level, Machine
+from minitp.plan.machine import MOST_DEVICES, Level, Machine, check_devices
 from minitp.plan.units import both, parse_bytes, parse_rate, rate
-from minitp.trace.wording import count
+from minitp.trace.wording import count, plain
 
 FILE = Path(__file__).parent / "machines.toml"
+GRAMMAR = "; or N devices as 4xh100, boxes of them as 2x8xh100, a file.toml"
+LEAST_MEMORY = 10**6               # bytes: below, a unit was forgotten
 _NAME = re.compile(r"((?:[1-9][0-9]{0,5}x){0,2})([a-z0-9][a-z0-9._+-]*)", re.ASCII)
+_COUNTS = re.compile(r"(?:^|(?<=[0-9]x))([0-9]+)x", re.ASCII)
 
 
 @cache
@@ -64,7 +67,8 @@ def machine(name_or_path: str | Path, *, devices: int | None = None, memory: str
     if memory is not None or bandwidth is not None:
         found = _with_device(found, memory, bandwidth)
     if devices is not None and devices != found.devices:
-        found = _sized(found, _positive(devices))
+        check_devices(_positive(devices))
+        found = _sized(found, devices)
         told.append(count(found.devices, "device"))
     return replace(found, name=f"{found.name} with {', '.join(told)}") if told else found
 
@@ -100,8 +104,11 @@ def _composed(key: str, text: str) -> Machine:
     parts = _NAME.fullmatch(key)
     named, aliases = _shipped()
     everything = [*named, *(path.stem for path in own_files()), *devices()]
+    if counted := [digits for digits in _COUNTS.findall(key) if not 1 <= int(digits[:20]) < 10**6]:
+        raise ConfigError(f"{counted[0][:20]} is no number of devices, in {plain(text, 60)!r}: 1 to {MOST_DEVICES:,} "
+                          "can be planned with")
     if not parts:
-        raise unknown("machine", text, everything)
+        raise unknown("machine", text, everything, GRAMMAR)
     numbers, base = [int(part) for part in parts[1].split("x")[:-1]], parts[2]
     if base in shipped()[0]:
         boxes, inside = (numbers if len(numbers) == 2 else [0, *(numbers or [1])])
@@ -109,7 +116,7 @@ def _composed(key: str, text: str) -> Machine:
     known = aliases.get(base, base)
     if known in named and len(numbers) == 1:
         return replace(named[known].with_devices(numbers[0] * named[known].devices), name=text)
-    raise unknown("machine", text, everything, "; or N devices as 4xh100, boxes of them as 2x8xh100, a file.toml")
+    raise unknown("machine", text, everything, GRAMMAR)
 
 
 def _of_device(base: str, boxes: int, inside: int) -> Machine:
@@ -137,8 +144,8 @@ def _own(path: Path) -> Machine:
         return next(iter(found.values()))
     if path.stem in found:
         return found[path.stem]
-    raise ConfigError(f"{path} must have one [[machine]], or one with the name {path.stem!r}; it has "
-                      + (", ".join(found) or "none"))
+    raise ConfigError(f"{shown(path)} must have one [[machine]], or one with the name {plain(path.stem, 60)!r}; it has "
+                      + (plain(", ".join(found)) or "none"))
 
 
 def _linked(level: Level, name: str | Link) -> Level:
@@ -164,7 +171,11 @@ def _with_device(machine: Machine, memory: str | int | None, bandwidth: str | fl
     """The same with another memory, which is told in the device's name and the machine's note."""
     device, usual, told = machine.device, machine.device, []
     if memory is not None:
-        device = device.with_memory(parse_bytes(memory))
+        size = parse_bytes(memory)
+        if size < LEAST_MEMORY:
+            raise ConfigError(f"a device with {count(size, 'byte')} of memory can't be planned with: write its size "
+                              "with a unit, as 80GB or 192GiB")
+        device = device.with_memory(size)
         told.append(f"{both(device.memory)} of memory, by its name and in fact, where the {usual.name} has "
                     f"{both(usual.memory)} by its name and {both(usual.memory_real)} in fact")
     if bandwidth is not None:

@@ -7,12 +7,14 @@ from typing import Any
 from minitp.config import ModelConfig, RotaryConfig
 from minitp.errors import ConfigError, FetchError, FileFormatError
 from minitp.models import Bundled, resolve
-from minitp.plan.data_file import Entry, flag, named, read, texts, unknown, whole
+from minitp.plan.data_file import Entry, flag, named, read, shown, texts, unknown, whole
 from minitp.plan.model import PlannedModel
 from minitp.plan.units import parse_count
+from minitp.trace.wording import plain
 
 FILE = Path(__file__).parent / "models.toml"
 MOST_LAYERS = 10_000
+MODELS = "a model is a name of the catalogue, a config.json (by its name, ending in .json), its folder, or a .gguf file"
 SWITCHES = ("gated", "tied", "qkv_bias", "attention_bias", "mlp_bias", "parallel_block")
 
 
@@ -67,26 +69,45 @@ def model(name_or_path: str | Path) -> PlannedModel:
     if not isinstance(name_or_path, Path) and key in _shipped():
         return _shipped()[key]
     path = Path(text).expanduser()
-    if path.suffix.lower() == ".json" and path.is_file():
-        return _config_file(path, path.parent.name or path.stem)
-    if (path / "config.json").is_file():
-        return _config_file(path / "config.json", path.resolve().name)
-    if path.suffix.lower() == ".json":
-        raise ConfigError(f"there is no file {path}; --model takes a catalogue name, a config.json or its folder")
-    return _resolved(text)
+    try:
+        if path.suffix.lower() == ".json":
+            return _config_file(path, path.absolute().parent.name or path.stem)
+        if (path / "config.json").exists():
+            return _config_file(path / "config.json", path.resolve().name)
+        return _resolved(text, path)
+    except OSError as error:                            # a name that is too long, a folder that may not be read
+        raise ConfigError(f"{shown(path)} can't be read: {error.strerror or error}") from None
 
 
 def _config_file(path: Path, name: str) -> PlannedModel:
     from minitp.checkpoint.files import read_json
     from minitp.plan.catalogue.hf import planned_from_hf
-    planned = planned_from_hf(read_json(path, cap=1_000_000), name)
+    if not path.exists():
+        raise ConfigError(f"there is no file {shown(path)}; {MODELS}")
+    if not path.is_file():
+        raise ConfigError(f"{shown(path)} is a {'folder' if path.is_dir() else 'device or a pipe'}, not a file; "
+                          f"{MODELS}")
+    try:
+        planned = planned_from_hf(read_json(path, cap=1_000_000), plain(name, 60))
+    except FileFormatError as error:
+        raise ConfigError(plain(error, 500)) from None
+    except ConfigError as error:
+        raise ConfigError(f"{shown(path)}: {error}") from None
+    return replace(checked(planned), source=shown(path))
+
+
+def checked(planned: PlannedModel) -> PlannedModel:
+    """ConfigError for more layers than plans are made for."""
     if planned.config.layers > MOST_LAYERS:
-        raise ConfigError(f"{path} says it has {planned.config.layers:,} layers; plans are made up to {MOST_LAYERS:,}")
-    return replace(planned, source=f"{path}")
+        raise ConfigError(f"{planned.name} says it has {planned.config.layers:,} layers; plans are made up to "
+                          f"{MOST_LAYERS:,}")
+    return planned
 
 
-def _resolved(text: str) -> PlannedModel:
+def _resolved(text: str, path: Path) -> PlannedModel:
     """A file or a cached model, as `minitp generate --model` would find it, without fetching anything."""
+    if path.exists() and not path.is_dir() and path.suffix.lower() != ".gguf":
+        raise ConfigError(f"{shown(path)} is no config.json; {MODELS}")
     try:
         found = resolve(text, fetch=False)
     except (ConfigError, FetchError):
@@ -95,13 +116,16 @@ def _resolved(text: str) -> PlannedModel:
     if isinstance(found, Bundled):
         return _config_file(found.folder / "config.json", found.name)
     if found.is_dir():
+        if not (found / "config.json").exists():
+            raise ConfigError(f"the folder {shown(found)} has no config.json; {MODELS}")
         return _config_file(found / "config.json", text)
     from minitp.checkpoint.gguf import read_manifest
     from minitp.checkpoint.gguf_config import config_from_gguf
     try:
-        return PlannedModel(replace(config_from_gguf(read_manifest(found)), name=found.stem), source=str(found))
-    except FileFormatError as error:
-        raise ConfigError(f"{found} can't be planned: {error}") from None
+        return checked(PlannedModel(replace(config_from_gguf(read_manifest(found)), name=plain(found.stem, 60)),
+                                    source=shown(found)))
+    except (ConfigError, FileFormatError) as error:
+        raise ConfigError(f"{shown(found)} can't be planned: {plain(error, 500)}") from None
 
 
 def _text(value: Any) -> Any:

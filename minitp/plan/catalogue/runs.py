@@ -69,7 +69,7 @@ def run(name: str) -> PublishedRun:
     """A published run by name; ConfigError with near names where there is none."""
     found = _shipped().get(name.strip().lower())
     if found is None:
-        raise unknown("published run", name, list(runs()))
+        raise unknown("published run", name, list(runs()), part="runs")
     return found
 
 

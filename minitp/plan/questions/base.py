@@ -9,9 +9,11 @@ from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.plan import catalogue
+from minitp.plan.job import whole_number
 from minitp.plan.links import Link
-from minitp.plan.machine import Machine
+from minitp.plan.machine import Machine, check_devices
 from minitp.plan.model import PlannedModel
+from minitp.trace.wording import plain
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,12 @@ class WhatIf:
     seq: int | None = None
     batch: int | None = None
     weights: str | None = None
+
+    def __post_init__(self):
+        for name in ("devices", "seq", "batch"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name))
+        check_devices(self.devices or 1)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -102,8 +110,8 @@ def named(questions: Sequence[Question], name: str) -> Question:
     by_name = {question.name: question for question in questions}
     if name not in by_name:
         near = get_close_matches(name, by_name, n=3, cutoff=0.4)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise ConfigError(f"there is no question {name!r}{hint} `minitp plan ask` lists all of them")
+        hint = f", did you mean {' or '.join(map(repr, near))}?" if near else ";"
+        raise ConfigError(f"there is no question {plain(name, 60)!r}{hint} `minitp plan ask` lists all of them")
     return by_name[name]
 
 

@@ -10,7 +10,18 @@ from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
-from minitp.plan.questions.parts import MODELED, UNCOUNTED, Cards, box, cards, floats, gb, sources, training_tokens
+from minitp.plan.questions.parts import (
+    MODELED,
+    UNCOUNTED,
+    Cards,
+    box,
+    cards,
+    floats,
+    gb,
+    some,
+    sources,
+    training_tokens,
+)
 from minitp.plan.speed import step
 
 BIGGEST, H100, SIZES = "llama-3.1-405b", "meta-24k-h100", (1024, 2048, 4096, 8192, 16384)
@@ -35,10 +46,11 @@ def train_biggest(what: WhatIf) -> Answer:
     return Answer(
         f"{states.told}; the time asks for more: {told or 'none of these numbers carries it'}.",
         (f"{model.name}: {model.parameters:,} parameters, {job.precision.states:g} bytes each with gradients in "
-         f"{job.precision.gradients:g} bytes, {units.both(states.own)}. Planned is a batch of {job.batch:,} sequences "
-         f"of {job.seq:,} tokens, {units.count(tokens)} tokens in all. It is the same batch on every number of cards, "
-         "so with more of them each replica has fewer micro-batches and its pipeline idles longer; on the other hand "
-         f"more cards leave more room, and less must be computed again.{_gain(fit)}",
+         f"{job.precision.gradients:g} bytes, {units.both(states.own)}. Planned is a batch of "
+         f"{some(job.batch, 'sequence')} of {job.seq:,} tokens, {units.count(tokens)} tokens in all. It is the same "
+         "batch on every number of cards, so with more of them each replica has fewer micro-batches and its pipeline "
+         "idles longer; on the other hand more cards leave more room, and less must be computed again."
+         f"{_gain(fit)}",
          *_as_published(model), *_interleaving(model, job, fit)),
         (Table(f"On {box(machine)} machines, planned (a model)", (
             "cards", "best layout that fits", "computed again", "fullest card, GB (GiB)", "step", "MFU", "days"),

@@ -23,7 +23,7 @@ def sync_points(what: WhatIf) -> Answer:
     machine, prompt, batch = what.the_machine(MACHINE), what.seq or 100, what.batch or 8
     layout = Layout(tp=min(machine.devices, main.config.heads))
     passes = ((1, 1, "1 new token"), (1, prompt, f"a prompt of {some(prompt, 'token')}"),
-              (batch, 1, f"{batch} sequences, a token each"))
+              (batch, 1, f"{some(batch, 'sequence')}, a token each"))
     one, many = (decode.token(main, layout, Inference(batch=n), machine) for n in (1, batch))
     numbers: dict[str, float] = {f"{model.name} {times}": curve.sync_points(model, n, t) for model in models
                for n, t, times in ((1, 1, "token"), (1, prompt, "prompt"), (batch, 1, "batch"))}
@@ -36,11 +36,12 @@ def sync_points(what: WhatIf) -> Answer:
          f"the sum of norms. Only where both read the same input are they summed together, once a layer: {PARALLEL} "
          f"with {catalogue.model(PARALLEL).config.layers} layers has {curve.sync_points(catalogue.model(PARALLEL))}.",
          f"They are counted by pass, not by token: a prompt of {some(prompt, 'token')} has as many as one token, and "
-         f"{batch} sequences share theirs: {count / batch:.1f} a token. Speculation shares them in the same way.",
+         f"{some(batch, 'sequence')} share theirs: {count / batch:.1f} a token. Speculation shares them in the "
+         "same way.",
          f"What they cost: of a token of {main.name} on {some(layout.tp, 'card')} of {machine.name}, "
          f"{units.duration(one.seconds)}, {units.duration(one.network_s)} is waiting for them "
-         f"({units.percent(one.network_s / one.seconds)}). With {batch} sequences a pass takes "
-         f"{units.duration(many.seconds)} and gives {batch} tokens."),
+         f"({units.percent(one.network_s / one.seconds)}). With {some(batch, 'sequence')} a pass takes "
+         f"{units.duration(many.seconds)} and gives {some(batch, 'token')}."),
         (Table("Sync points of one pass", ("model", "layers", *(name for _, _, name in passes), "a token of the batch"),
                tuple((model.name, f"{model.config.layers}",
                       *(f"{curve.sync_points(model, n, t)}" for n, t, _ in passes),
@@ -89,7 +90,7 @@ def what_moves(what: WhatIf) -> Answer:
          f"In training a pass carries many tokens, and the balance shifts: activations grow with tokens, parameters "
          f"don't. With {some(batch, 'sequence')} of {seq:,} tokens a card and step, tensor parallelism sends {less} "
          f"than ZeRO-3 here. Forward passes over fewer than about {even:,.0f} tokens move less as activations."),
-        (Table(f"A training step of {job.batch} sequences of {seq:,} tokens: what a card sends", (
+        (Table(f"A training step of {some(job.batch, 'sequence')} of {seq:,} tokens: what a card sends", (
             "how", "GB (GiB)", "mostly", "collectives", "held by the fullest card"), tuple(rows), (1, 3, 4)),),
         (f"Token: Σ of its sync points · 2(t − 1)/t = {token / 1e6:.3g} MB · {share:g}. Parameters: 2P·(d − 1)/d = "
          f"{weights / 1e9:,.1f} GB. Training: 3·m·P·(d − 1)/d numbers for ZeRO-3 (Rajbhandari et al. 2020, section 7), "

@@ -23,9 +23,12 @@ from minitp.plan.simulate.program import NS, Noise, Run
 from minitp.plan.simulate.replaying import replayed
 from minitp.plan.simulate.result import Simulation, shares
 from minitp.plan.simulate.write import check_written, what, written
+from minitp.plan.units import duration
 from minitp.trace.file import Trace
+from minitp.trace.wording import count
 
 MOST_EVENTS = 4_000_000            # of all simulated ranks: half a minute
+MOST_TOKENS = 10**12               # beyond, a trace's whole numbers of 64 bits can't hold the bytes
 Progress = Callable[[int, int], None]
 
 
@@ -48,7 +51,7 @@ def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *
     check_written(one, chosen)
     times = run(one.program, progress)
     tails = [float(one.tails(n)[-1]) * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
-    end = max(float(times.leave[last - 1]) + tail for last, tail in zip(one.first[1:], tails, strict=True))
+    end = _checked(max(float(times.leave[last - 1]) + tail for last, tail in zip(one.first[1:], tails, strict=True)))
     axis = [step.axis for steps in one.steps for step in steps]
     weight = [lane.stands_for / layout.devices for lane in lanes]
     return Simulation(written(one, times, chosen), what(one), end / NS,
@@ -66,16 +69,27 @@ def _check(layout: Layout, job: Job, machine: Machine, show: Show) -> None:
     for axis in ("cp", "ep"):
         if getattr(layout, axis) > 1:
             raise ConfigError(f"{axis} > 1 is planned but not simulated: `minitp plan` counts what it moves")
+    tokens = job.batch * (job.context if isinstance(job, Inference) else job.seq)
+    if tokens > MOST_TOKENS:
+        raise ConfigError(f"{tokens:,} tokens are more than the {MOST_TOKENS:,} that a simulation is made of")
     if isinstance(job, Inference) and job.new < 1:
         raise ConfigError("a generation makes 1 new token or more")
+
+
+def _checked(end: float) -> float:
+    """The ns of the end; ConfigError where a trace's whole numbers of 64 bits can't hold them."""
+    if not end < 2**62:
+        raise ConfigError(f"this takes {duration(end / NS)}, and a trace holds times up to {duration(2**62 / NS)}")
+    return end
 
 
 def _check_size(one: Run) -> None:
     """Refuse what would take minutes and fill the memory, from the sizes alone."""
     events = one.count(one.lanes)
     if events > MOST_EVENTS:
-        raise ConfigError(f"{len(one.lanes):,} ranks would meet at {events:,} events, and {MOST_EVENTS:,} are the most "
-                          "that are simulated: take fewer micro-batches or new tokens, show classes, leave out jitter")
+        raise ConfigError(f"{count(len(one.lanes), 'rank')} would meet at {events:,} events, and {MOST_EVENTS:,} are "
+                          "the most that are simulated: take fewer micro-batches or new tokens, show classes, leave "
+                          "out jitter")
 
 
 def replay(trace: Trace, machine: Machine, *, speed: float = 1.0, stragglers: Sequence[Straggler] = (),
