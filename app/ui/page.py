@@ -8,8 +8,11 @@ from minitp.view.colors import INK
 
 _MARKS = set("\\`*_{}[]()<>#+-.!|~:$&^=\"'/@")
 
-# Streamlit's gray for the words in charts has a contrast of 3.7 in the light theme: they take the text's color
-_LEGIBLE = '<style>.stPlotlyChart text[style*="rgb(128, 132, 149)"] {fill: currentColor !important}</style>'
+# Streamlit's gray for the words in charts has a contrast of 3.7 in the light theme; its primary color, in which it
+# writes a slider's value and what is chosen of several, one as low in the dark: they take the text's color
+_LEGIBLE = ('<style>.stPlotlyChart text[style*="rgb(128, 132, 149)"] {fill: currentColor !important} '
+            "[data-testid=stSliderThumbValue], button[data-variant][data-selected=true] "
+            "{color: inherit !important}</style>")
 
 
 # Streamlit leaves 6rem above the title and 5rem at the sides, which pictures need: of 900 px the sidebar takes a third

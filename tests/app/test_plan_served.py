@@ -39,6 +39,19 @@ def seen(chromium, served):
 
 
 def test_it_fits_a_phone_and_a_slider_moves_it(seen):
+    """In the section without pictures, whose script alone is 5 MB."""
+    page = seen("show=layouts&model=llama-2-7b&keep=tp&tp=2", 400, "dark", charts=0)
+    assert page.evaluate(NARROW)
+    before = page.get_by_test_id("stAlert").inner_text()
+    page.get_by_text("The layout").click()
+    page.get_by_role("slider", name="tp, tensor").press("ArrowRight")
+    page.get_by_role("slider", name="tp, tensor").press("ArrowRight")
+    page.wait_for_url(lambda url: "tp=4" in url, timeout=20_000)
+    page.wait_for_function("before => document.querySelector('[data-testid=stAlert]').innerText !== before", arg=before)
+
+
+@pytest.mark.slow
+def test_a_slider_moves_the_picture(seen):
     page = seen("model=llama-2-7b&tp=2", 400, "dark")
     assert page.evaluate(NARROW)
     before = page.get_by_test_id("stAlert").inner_text()

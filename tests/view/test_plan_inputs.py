@@ -23,14 +23,14 @@ def _values(name: str) -> st.SearchStrategy:
     return st.sampled_from(CHOICES[name])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.fixed_dictionaries({name: _values(name) for name in FIELDS}))
 def test_every_state_has_a_link(values):
     asked = Asked(**values)
     assert Asked.from_address(asked.to_address()) == (asked, [])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.dictionaries(st.sampled_from([*FIELDS, "run", "<b>"]), st.one_of(
     st.text(max_size=20), st.integers().map(str), st.just("9" * 5000), st.just("<img src=x onerror=alert(1)>"))))
 def test_a_strangers_address_is_mended(address):

@@ -60,6 +60,13 @@ def test_a_step_has_how_far_its_model_is_off_published_runs():
     assert not plan_memory.speed(INFER, plan_memory.planned(INFER)).against
 
 
+def test_the_bars_of_a_small_model_can_be_seen():
+    small = memory_figures.bars_figure(plan_memory.planned(Asked(model="tiny")))
+    assert {trace.type for trace in small.data} == {"bar"} and "85.9 GB" in small.layout.annotations[0].text
+    large = memory_figures.bars_figure(plan_memory.planned(Asked()))
+    assert "scatter" in {trace.type for trace in large.data} and not large.layout.annotations
+
+
 def test_of_many_ranks_the_fullest_of_each_stage_is_drawn():
     found = plan_memory.planned(replace(TRAIN, model="llama-2-70b", tp=7, pp=40))
     assert len(found.bars) == 40 and found.fullest in found.bars

@@ -23,6 +23,7 @@ PATTERNS: dict[Grows, str] = {"with parameters": "\\", "with batch": "/", "with 
 HEADROOM = 1.25                        # of the growing bars' axis over the highest
 _SLOTS = 5                             # a picture of fewer bars leaves room at their sides
 _LONGEST = 4                           # terms that a hover shows
+_SMALL = 0.05                          # of a device: bars below that would be lines, so its own lines are left out
 
 
 def bars_figure(found: Memory, *, ink: str = INK["light"]) -> go.Figure:
@@ -35,7 +36,11 @@ def bars_figure(found: Memory, *, ink: str = INK["light"]) -> go.Figure:
             figure.add_bar(x=at, y=[size / 1e9 for size in sizes], name=kind, hoverinfo="text",
                            hovertext=[_hover(bar, kind) for bar in found.bars],
                            marker={"color": HUES[kind], "line": {"width": 0.75, "color": GREY}})
-    _device(figure, found, ink)
+    if found.fullest.bytes < _SMALL * found.capacity.bytes:
+        figure.add_annotation(x=0.5, xref="paper", y=1, yref="paper", yanchor="bottom", showarrow=False,
+                              text=f"↑ the device: {both(found.capacity.bytes)}", font={"color": ink, "size": 13})
+    else:
+        _device(figure, found, ink)
     laid_out(figure, 380, legend=2, barmode="stack")
     names, title = _names(found)
     step = max(1, -(-len(at) // 16))
