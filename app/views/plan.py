@@ -16,6 +16,7 @@ from minitp.view.plan import GROUPS, OPS, SECTIONS, Asked
 from ui import page, plan_inputs, plan_more
 
 MODEL = "A model, not measured."
+UNSEARCHED = "This can't be searched so: keep more or other degrees as the sliders have them, or change the devices."
 TITLES = {"memory": "Memory", "layouts": "Layouts", "network": "Network", "check": "Check", "ask": "Ask"}
 
 
@@ -206,7 +207,7 @@ def main() -> None:
         else:
             {"layouts": listed, "check": lambda _: plan_more.check(), "ask": lambda _: plan_more.ask()}[shown](asked)
     except (ConfigError, OSError) as error:
-        page.problem("This can't be planned.", str(error))
+        page.problem(UNSEARCHED if shown == "layouts" else "This can't be planned.", str(error))
     plan_inputs.write_address(plan_inputs.asked_now())
     link()
 

@@ -4,8 +4,11 @@ from dataclasses import replace
 import pytest
 
 from minitp.plan.questions import QUESTIONS
+from minitp.plan.questions.base import WhatIf, named
+from minitp.plan.questions.symbols import explained
+from minitp.plan.speed.against import published
 from minitp.trace import Trace
-from minitp.view import plan_layouts, plan_memory
+from minitp.view import plan_layouts, plan_memory, plan_simulated
 from minitp.view.plan import SECTIONS, Asked
 from tests.app.conftest import APP
 
@@ -36,6 +39,7 @@ def shown(app) -> Asked:
 
 
 def test_it_opens_with_a_model_that_fits(opened):
+    from ui import page
     app = opened()
     assert app.title[0].value == "Memory and machines"
     found = plan_memory.planned(Asked())
@@ -46,15 +50,19 @@ def test_it_opens_with_a_model_that_fits(opened):
     terms = next(frame.value for frame in app.dataframe if "formula" in frame.value and "source" in frame.value
                  and "kind" in frame.value)
     assert terms["bytes"].sum() == found.fullest.bytes
+    assert page.escaped(plan_memory.legend_line(found.fullest.rows)) in said(app)
+    assert page.escaped(plan_simulated.shown(Asked())[1]) in said(app)
 
 
 def test_a_slider_moves_the_picture_and_the_address(opened):
+    from ui import page
     app = opened(task="train", model="llama-2-7b", tp="2", step="64")
     app.select_slider(key="plan_zero").set_value(3)
     app.select_slider(key="plan_dp").set_value(4).run(timeout=20)
     asked = Asked(task="train", model="llama-2-7b", tp=2, step=64, zero=3, dp=4)
     assert shown(app) == asked
     assert plan_memory.verdict_line(plan_memory.planned(asked)) in said(app)
+    assert page.escaped(published().text) in said(app)
     app.select_slider(key="plan_more").set_value(0)
     app.select_slider(key="plan_wider").set_value(0).run(timeout=20)
     assert "Move the two sliders" in said(app)
@@ -95,6 +103,11 @@ def test_layouts_are_found_and_why_others_fail(opened):
     assert plan_layouts.summary_line(plan_layouts.found(Asked(model="llama-2-70b", keep=("tp",)))) in said(app)
 
 
+def test_a_search_that_is_too_large_says_what_to_do_here(opened):
+    app = opened(show="layouts", task="train", model="llama-2-7b", step="110880", devices="110880")
+    assert "keep more or other" in app.error[0].value and any("layouts" in one.value for one in app.code)
+
+
 def test_the_inputs_can_be_set_to_a_found_layout(page, model_cache):
     def loads():
         from minitp.view.plan import Asked
@@ -116,9 +129,11 @@ def test_a_check_without_calibration_says_how_to_get_one(opened, runs, tiny_trac
 
 
 def test_a_question_can_be_asked_with_the_pages_model(opened):
+    from ui import page
     name = next(question.name for question in QUESTIONS if "model" in question.options)
     app = opened(show="ask", question=name)
     before = said(app)
+    assert page.escaped(explained(named(QUESTIONS, name).ask(WhatIf()))) in before
     app.pills(key=f"plan_with_{name}").set_value(["model"])
     app.selectbox(key="plan_model").set_value("llama-2-13b").run(timeout=20)
     assert not app.exception and said(app) != before and "llama&#45;2&#45;13b" in said(app)
