@@ -79,9 +79,9 @@ RecomputeOption = Annotated[Recompute | None, opt("What the backward pass comput
                                                   show_default="as little as fits")]
 
 
-ChunkLayersOption = Annotated[str | None, opt("Layers of each chunk in the order of the model: 5,6x10,5 (five, ten times "
-                                              "six, five).", "--stage-layers", panel=LAYOUT, metavar="COUNTS",
-                                              show_default="as even as can be")]
+ChunkLayersOption = Annotated[str | None, opt("Layers of each stage, or chunk, in the order of the model: 5,6x10,5 (5, "
+                                              "ten times 6, 5).", "--stage-layers", panel=LAYOUT,
+                                              metavar="COUNTS", show_default="as even as can be")]
 
 
 def Degree(what: str, tried: str = "all are tried") -> Any:  # noqa: N802  (it makes a type)

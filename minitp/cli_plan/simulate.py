@@ -94,9 +94,9 @@ def simulate(
         tp: Degree("Tensor", "1") = 1, pp: Degree("Pipeline", "1") = 1,              # type: ignore[valid-type]
         dp: Degree("Data", "devices / (tp · pp)") = None,                              # type: ignore[valid-type]
         zero: ZeroOption = 0, sequence: SequenceOption = False, schedule: ScheduleOption = Schedule.one_f_one_b,
-        chunks: ChunksOption = 1, stage_layers: ChunkLayersOption = None, embedding: EmbeddingOption = Embedding.vocab, straggler: StragglerOption = None,
-        jitter: JitterOption = 0.0, seed: SeedOption = 0, output: OutputOption = None, show: ShowOption = Show.classes,
-        json: JsonOption = False) -> None:
+        chunks: ChunksOption = 1, stage_layers: ChunkLayersOption = None, embedding: EmbeddingOption = Embedding.vocab,
+        straggler: StragglerOption = None, jitter: JitterOption = 0.0, seed: SeedOption = 0,
+        output: OutputOption = None, show: ShowOption = Show.classes, json: JsonOption = False) -> None:
     """Play a training step, a generation, or a recorded run event by event on a machine you don't have."""
     from minitp.commands.plan import simulate as command
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)

@@ -96,7 +96,7 @@ class Layout:
 
     def ends_alone(self, layers: int) -> bool:
         """Whether the first chunk holds the embedding and no layer, the last one the head and none."""
-        return self.stage_layers is None and 1 < self.chunks and 1 < self.pp and self.pp * self.chunks == layers + 2
+        return self.stage_layers is None and self.chunks > 1 and self.pp > 1 and self.pp * self.chunks == layers + 2
 
     def fills(self, layers: int) -> bool:
         """Whether there are layers for all chunks."""

@@ -104,7 +104,7 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
         named = limits.stage_layers if limits.stage_layers and len(limits.stage_layers) == pp else None
         plainest = Layout(tp=tp, cp=cp, pp=pp, dp=dp, ep=limits.ep or 1, stage_layers=named)
         undone = undealt(pp, limits, isinstance(job, Training))
-        why = ("shape", undone) if undone else unfit(model, plainest, job)
+        why: tuple[Why, str] | None = ("shape", undone) if undone else unfit(model, plainest, job)
         if why is not None and why[0] == "shape":          # no variant would fit: one word for all of them
             failed.append(Failure(plainest, job, *why))
         else:
@@ -159,8 +159,8 @@ class _Outcomes:
         for ep in expert_degrees(self.model, dp * cp, limits.ep):
             last: Candidate | None = None
             for each in chunks(self.model, pp, limits) if training else (1,):
-                layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, sequence=sequence, chunks=each, stage_layers=limits.stage_layers,
-                                schedule="interleaved" if each > 1 else "1f1b")
+                layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, sequence=sequence, chunks=each,
+                                schedule="interleaved" if each > 1 else "1f1b", stage_layers=limits.stage_layers)
                 found = self._of_layout(layout)
                 if found is None or (last is not None and _order(last) <= _order(found)):
                     break

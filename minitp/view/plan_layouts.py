@@ -36,7 +36,7 @@ def whole_machine(asked: Asked) -> Asked:
 def enough_line(asked: Asked) -> str:
     """How many machines would do, where one doesn't."""
     machine = whole_machine(asked).described()
-    return enough(fewest(asked.planned(), machine, asked.job(), limits(asked)), machine.devices)
+    return enough(fewest(asked.planned(), machine, asked.job(), limits(asked)), devices=machine.devices)
 
 
 def rows(outcome: Found) -> list[dict[str, Any]]:

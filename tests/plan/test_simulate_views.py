@@ -81,7 +81,7 @@ def test_the_pages_say_so_too(name, trace, tmp_path, monkeypatch):
 def test_a_step_has_the_planners_own_number_beside_it():
     said = " ".join(asked("tiny", "--tp", "2", "--gpus", "4", "--seq", "512", "--zero", "1").split())
     assert "`minitp plan` says" in said and "run beside the passes" in said and "without stragglers" not in said
-    assert "published runs this model's step is off by" in said
+    assert "published runs the step of `minitp plan`, not the simulated one, is off by" in said and "times that" in said
     slow = " ".join(asked("tiny", "--tp", "2", "--task", "infer", "--jitter", "0.1").split())
     assert "without stragglers and jitter" in slow and "published runs" not in slow
     assert json.loads(asked("tiny", "--gpus", "4", "--seq", "64", "--json"))["planned"]["hidden s"] > 0

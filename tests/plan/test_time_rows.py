@@ -12,8 +12,8 @@ from minitp.plan.speed.decode import prefill, token
 from minitp.plan.speed.step import training_step
 from tests.plan.plan_models import GPT3, LLAMA31_405B, boxes
 
-UNITS = {"TFLOP/s": "* 1e12", "TFLOP": "* 1e12", "GB/s": "* 1e9", "GB": "* 1e9", "B": "", "ms": "* 1e-3", "µs": "* 1e-6",
-         "s": ""}
+UNITS = {"TFLOP/s": "* 1e12", "TFLOP": "* 1e12", "GB/s": "* 1e9", "GB": "* 1e9", "B": "",
+         "ms": "* 1e-3", "µs": "* 1e-6", "s": ""}
 TRAINED = [
     (GPT3, Layout(tp=8, pp=8, dp=2), Training(batch=128, recompute="full")),
     (GPT3, Layout(tp=4, pp=4, dp=4, zero=2, sequence=True), Training(batch=64, recompute="selective")),
@@ -29,7 +29,7 @@ def value(row: TimeRow) -> float:
         text = re.sub(rf"(?<=\d) {re.escape(unit)}(?= |\)|$)", factor, text)
     text = text.replace("·", "*").replace("−", "-")
     assert re.fullmatch(r"[\d.e+*/() -]+", text), row.numbers
-    return eval(text)                                                    # noqa: S307  (digits and signs alone)
+    return eval(text)                                                    # digits and signs alone
 
 
 def check(rows: tuple[TimeRow, ...]) -> None:

@@ -45,7 +45,7 @@ def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: i
         console.print(time_table(first.time.rows), *accuracy(job), "", sep="\n")
     else:
         console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
-        told = enough(larger, machine.devices) if larger or (lacking and not code) else ""
+        told = enough(larger, devices=machine.devices) if larger or (lacking and not code) else ""
         console.print(*([Text(told)] if told else []), "", sep="\n")
     console.print(*failures(found), "", *unmodeled(model, job, limits), sep="\n")
     return code
@@ -104,7 +104,8 @@ def best_table(found: Found, top: int) -> Any:
 
 def both_short(size: int) -> str:
     """GB (GiB), without their names."""
-    return f"{size / 1e9:,.1f} ({size / 2**30:,.1f})"
+    digits = ",.1f" if abs(size) >= 10**8 else ".2g"
+    return f"{size / 1e9:{digits}} ({size / 2**30:{digits}})"
 
 
 def speed_cells(one: Candidate) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `minitp plan --run NAME` prints: a published run, planned as it was laid out, beside what was published of it."""
+"""What `minitp plan --run NAME` prints: a published run planned as it was laid out, beside what was published."""
 import json
 from collections.abc import Mapping
 
@@ -17,6 +17,8 @@ from minitp.plan.limits import Limits
 from minitp.plan.memory.capacity import Capacity, Verdict
 from minitp.plan.speed.against import rates
 from minitp.plan.speed.step import StepTime, training_step
+
+_QUANTITIES = {"step_seconds": "step, ", "tflops": "computing, ", "memory_gb": "memory, "}
 
 
 def show_run(run: PublishedRun, reserve: float, nominal: bool, as_json: bool) -> None:
@@ -72,11 +74,11 @@ def _settings(job: Training) -> str:
 
 def _compared(planned: Mapping[str, float], published: Mapping[str, float]) -> RenderableType:
     """Two columns that are never one: what a model says, and what its authors measured."""
-    made = table("", "planned (a model)", "published (measured)", "planned / published", right=(1, 2, 3))
+    made = table("", "planned (a model)", "published (measured)", "ratio", right=(1, 2, 3))
     for key, unit in PUBLISHED.items():
         mine, theirs = planned.get(key), published.get(key)
         if mine is not None or theirs is not None:
-            made.add_row(f"{key.replace('_', ' ')}, {unit}", _number(mine), _number(theirs),
+            made.add_row(f"{_QUANTITIES.get(key, '')}{key.upper() if unit == 'share' else unit}", _number(mine), _number(theirs),
                          f"{mine / theirs:.3g}" if mine and theirs else "–")
     return made
 

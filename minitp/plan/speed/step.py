@@ -12,7 +12,6 @@ stragglers, input, checkpoints, restarts, shapes that a device likes less. All o
 
 SC21 is Narayanan et al. 2021 (arXiv:2104.04473), KOR Korthikanti et al. 2022 (arXiv:2205.05198).
 """
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -257,9 +256,10 @@ class _Step:
 
     def _bare(self, rows: list[Traffic]) -> float:
         """Seconds of a layer's share of what a pass moves, the stage's ends among it: alike for all stages of ZeRO."""
-        moved: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        moved: dict[tuple[str, tuple[int, ...]], float] = {}
         for row in rows:
-            moved[row.op, row.meeting] += row.payload * (row.count / self.m if row.part else row.count)
+            kind = row.op, row.meeting
+            moved[kind] = moved.get(kind, 0.0) + row.payload * (row.count / self.m if row.part else row.count)
         return sum(self._price(op, size / max(1, self.layers), meeting) for (op, meeting), size in moved.items())
 
     @property

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from minitp.plan.job import Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
-from minitp.plan.model import Held, PlannedModel, Where
+from minitp.plan.model import PlannedModel, Where
 from minitp.plan.network.boundaries import boundaries, boundary
 from minitp.plan.network.collectives import COSTS_AS, cost
 from minitp.plan.network.hierarchy import shards
@@ -210,7 +210,8 @@ class _Step:
         if layout.zero and layout.cp > 1:
             yield from self._replicas("weights", dense, self.machine.spread(layout, "dp"))
             yield self.row("dp", "gradients of a context's pieces", "backward", "all_reduce",
-                           sum(dense.values()) * bytes_each / layout.dp, 1, self.machine.spread(layout, "cp"), "P/d", ZERO)
+                           sum(dense.values()) * bytes_each / layout.dp, 1, self.machine.spread(layout, "cp"), "P/d",
+                           ZERO)
         else:
             yield from self._replicas("weights", dense, self.machine.meeting(replicas, layout.tp, layout.devices))
         yield from self._replicas("experts", {part: mine.expert for part, mine in held.items()},
@@ -218,8 +219,8 @@ class _Step:
                                                        layout.devices))
 
     def _replicas(self, what: str, held: dict[Where, int], meeting: tuple[int, ...]) -> Iterator[Traffic]:
-        """By ZeRO's stage, of the numbers that are held of each part. In numbers, P = all of them: 2P, 2P, (m + 1)P and
-        3mP, each times (d − 1)/d."""
+        """By ZeRO's stage, of the numbers that are held of each part. P = all of them: 2P, 2P, (m + 1)P and 3mP, each
+        times (d − 1)/d."""
         zero, precision, numbers = self.layout.zero, self.job.precision, sum(held.values())
         if zero < 2:
             yield self.row("dp", f"gradients of {what}", "backward", "reduce_scatter" if zero else "all_reduce",
