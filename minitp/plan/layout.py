@@ -87,8 +87,8 @@ class Layout:
 
         Chunk c of stage s is part c · pp + s of the model (Narayanan et al. 2021, section 2.2).
         """
-        ends = self._cut(layers)
-        return tuple(ends.of(chunk * self.pp + stage) for chunk in range(self.chunks))
+        named = (0, *[1] * layers, 0) if self.ends_alone(layers) else self.stage_layers
+        return _layers_of(layers, self.pp, self.chunks, named, stage)
 
     def layers_on(self, layers: int, stage: int) -> int:
         """How many layers `stage` holds."""
@@ -101,10 +101,6 @@ class Layout:
     def fills(self, layers: int) -> bool:
         """Whether there are layers for all chunks."""
         return self.stage_layers is not None or self.pp * self.chunks <= layers or self.ends_alone(layers)
-
-    def _cut(self, layers: int) -> Cut:
-        return _cut(layers, self.pp * self.chunks, (0, *[1] * layers, 0) if self.ends_alone(layers) else
-                    self.stage_layers)
 
     @cached_property
     def strides(self) -> dict[str, int]:
@@ -138,6 +134,13 @@ class Layout:
 def _digits(degree: int) -> str:
     """16384 as everybody writes it, 1,000,000 so that it can be read."""
     return f"{degree:,}" if degree >= 100_000 else f"{degree}"
+
+
+@lru_cache(maxsize=8192)
+def _layers_of(layers: int, pp: int, chunks: int, named: tuple[int, ...] | None, stage: int) -> tuple[range, ...]:
+    """Kept: a search asks it of every stage of hundreds of layouts."""
+    ends = _cut(layers, pp * chunks, named)
+    return tuple(ends.of(chunk * pp + stage) for chunk in range(chunks))
 
 
 @lru_cache(maxsize=1024)
