@@ -4,7 +4,7 @@ A layout is a mesh. Ranks are numbered with tp fastest, then cp, dp, pp (Megatro
 traffic. So rank = ((stage · dp + replica) · cp + piece of the sequence) · tp + shard.
 """
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 from math import prod
@@ -103,6 +103,12 @@ class Layout:
         return self.stage_layers is not None or self.pp * self.chunks <= layers or self.ends_alone(layers)
 
     @cached_property
+    def _even(self) -> bool:
+        """Whether the chunks' layers would be the same, were they not named."""
+        layers, plain = sum(self.stage_layers or ()), replace(self, stage_layers=None)
+        return all(plain.layers_of(layers, stage) == self.layers_of(layers, stage) for stage in range(self.pp))
+
+    @cached_property
     def strides(self) -> dict[str, int]:
         """How far apart two neighbors of an axis are, in ranks."""
         return {axis: prod(getattr(self, faster) for faster in AXES[:n]) for n, axis in enumerate(AXES)}
@@ -127,7 +133,7 @@ class Layout:
                    if getattr(self, axis) > 1]
         extras = [*([f"ZeRO-{self.zero}"] if self.zero else []), *(["SP"] if self.sequence else []),
                   *([f"{self.chunks} chunks"] if self.chunks > 1 else []),
-                  *([f"layers {shortly(self.stage_layers)}"] if self.stage_layers else [])]
+                  *([f"layers {shortly(self.stage_layers)}"] if self.stage_layers and not self._even else [])]
         return ", ".join([" × ".join(degrees) or "1 device", *extras])
 
 

@@ -54,6 +54,7 @@ def test_two_chunks_more_than_layers_leave_the_ends_alone():
     assert [layout.layers_on(126, stage) for stage in range(16)] == [7, *[8] * 14, 7]
     by_hand = replace(layout, stage_layers=(0, *[1] * 126, 0))
     assert all(layout.layers_of(126, stage) == by_hand.layers_of(126, stage) for stage in range(16))
+    assert str(by_hand) == str(layout) == "PP16, 8 chunks"                # the same layout, the same words
     assert not Layout(pp=5).fills(3)                                      # a stage would have nothing to do
 
 

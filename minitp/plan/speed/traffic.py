@@ -66,7 +66,8 @@ class Traffic:
     def to_plain(self) -> dict[str, Any]:
         return {"axis": self.axis, "term": self.term, "phase": self.phase, "op": self.op, "count": self.count,
                 "payload": self.payload, "meeting": list(self.meeting), "sent": self.sent, "sent by level": self.wire,
-                "per link": self.per_link, "formula": self.formula, "source": self.source, "note": self.note}
+                "per link": self.per_link, "formula": self.formula, "source": self.source, "note": self.note,
+                "part": self.part}
 
 
 # --- what is on the wire --------------------------------------------------------------------------------------------
