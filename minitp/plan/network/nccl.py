@@ -14,23 +14,21 @@ where the model says 15. Its hops are those of NVLink, PCIe and RDMA as they usu
 less than is usual for its kind, each hop has, too; on any other link a hop takes α (`Hop`): minitp's rules, not NCCL's.
 """
 from dataclasses import dataclass
-from typing import Literal
 
 from minitp.errors import ConfigError
 from minitp.plan.links import Kind
 
-Hardware = Literal["nvlink", "pcie", "xgmi", "network"]
 SOURCE = "NCCL's model, src/graph/tuning.cc (2.18 to 2.23)"
 PROTOCOLS = ("LL", "LL128", "Simple")
 BASE_US: dict[str, tuple[float, float, float]] = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 """baseLat, by protocol."""
-HOP_US: dict[Hardware, dict[str, tuple[float, float, float]]] = {
+HOP_US: dict[str, dict[str, tuple[float, float, float]]] = {
     "nvlink": {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)},
     "pcie": {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7)},
     "xgmi": {"tree": (0.9, 0.9, 2.3), "ring": (0.8, 0.8, 2.1)},
     "network": {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)},
 }
-"""hwLat, by protocol."""
+"""hwLat, by kind of link (outside a machine: network), algorithm and protocol."""
 USUAL_US: dict[Kind, float] = {"nvlink": 1.5, "pcie": 2.5, "xgmi": 3.0, "rdma": 5.0}
 """α of the catalogue's links of a kind, at which a hop takes NCCL's constant."""
 BOXED: tuple[Kind, ...] = ("nvlink", "pcie", "xgmi")
