@@ -149,9 +149,9 @@ class _Step:
 
     def _waits(self, stage: int) -> float:
         """Seconds that a stage's micro-batch waits for what nothing hides."""
-        return sum(row.count * self._each(row) for row in traffic.step(
-            self.model, self.layout, self.job, self.machine, stage)
-            if row.axis in IN_THE_WAY and row.phase != "optimizer") / self.m
+        moved = traffic.step(self.model, self.layout, self.job, self.machine, stage)
+        return sum(row.count * price(row.op, row.payload, row.meeting, self.machine, policy=self.policy).seconds
+                   for row in moved if row.axis in IN_THE_WAY and row.phase != "optimizer") / self.m
 
     @cached_property
     def bubble(self) -> float:
