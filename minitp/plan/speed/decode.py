@@ -30,6 +30,7 @@ from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops
 from minitp.plan.speed.reading import Ends, Read, bytes_read
 from minitp.plan.speed.syncs import PREDICTED, on_stage, syncs
+from minitp.plan.units import seconds_in
 
 ROOFLINE = "Pope et al. 2023, section 3; rates reached: the device's source"
 
@@ -199,11 +200,11 @@ class _Forward:
         if reading >= computing:
             row = TimeRow(f"read {term}", "bytes / (bandwidth · share reached)",
                           f"{times}{size / 1e9:.4g} GB / ({device.bandwidth / 1e9:,.5g} GB/s · "
-                          f"{device.bandwidth_reached:.2g})", reading, ROOFLINE)
+                          f"{device.bandwidth_reached:.4g})", reading, ROOFLINE)
             return _Term(row, memory_s=reading)
         row = TimeRow(f"products with {term}", "operations / (peak · share reached)",
                       f"{times}{operations / 1e12:.4g} TFLOP / ({peak / 1e12:,.4g} TFLOP/s · "
-                      f"{device.flops_reached:.2g})", computing, ROOFLINE)
+                      f"{device.flops_reached:.4g})", computing, ROOFLINE)
         return _Term(row, compute_s=computing)
 
     def _syncs(self, stage: int, count: int, at: str) -> Iterator[_Term]:
@@ -245,9 +246,9 @@ class _Forward:
                 point: bool = False) -> _Term:
         """`times` collectives alike, one after the other."""
         each: Price = price(op, payload, meeting, self.machine, policy=self.policy)
-        starts = f", {each.launch_s * 1e6:,.4g} µs of it around it" if each.launch_s else ""
+        starts = f", {seconds_in(each.launch_s)} of each around it" if each.launch_s else ""
         row = TimeRow(term, f"times · ({each.formula})",
-                      f"{times} · {each.seconds * 1e6:,.4g} µs{starts} ({op}, {payload:,.0f} B, {each.algorithm})",
+                      f"{times} · {seconds_in(each.seconds)} ({op}, {payload:,.0f} B, {each.algorithm}{starts})",
                       times * each.seconds, f"{source}; {each.source}")
         return _Term(row, latency_s=times * each.latency_s,
                      moving_s=times * (each.seconds - each.latency_s), points=times if point else 0)
@@ -256,5 +257,5 @@ class _Forward:
         """The other batches that follow the first through the pipeline."""
         waits = (self.in_turn - 1) * slowest
         return _Term(TimeRow("other sequences, each a stage behind", "(sequences − 1) · slowest stage",
-                             f"{self.in_turn - 1} · {slowest:.4g} s", waits, "Huang et al. 2019, GPipe"),
+                             f"{self.in_turn - 1} · {seconds_in(slowest)}", waits, "Huang et al. 2019, GPipe"),
                      compute_s=waits)

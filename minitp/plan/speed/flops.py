@@ -132,7 +132,13 @@ def step(model: PlannedModel, job: Training, causal: bool = False) -> PassFlops:
 
 def slowest_share(model: PlannedModel, layout: Layout) -> Matrices:
     """The share of the rank of a tp group that has the most to do (heads or vocabulary may not divide)."""
-    shares = (matrices(model, layout.tp, rank, layout.cut, layout.embedding) for rank in range(layout.tp))
+    return _slowest_share(model, layout.tp, layout.cut, layout.embedding)
+
+
+@lru_cache(maxsize=1024)
+def _slowest_share(model: PlannedModel, tp: int, cut: Literal["even", "balanced"],
+                   embedding: Literal["vocab", "hidden"]) -> Matrices:
+    shares = (matrices(model, tp, rank, cut, embedding) for rank in range(tp))
     return max(shares, key=lambda mine: mine.projections + mine.mlp)
 
 
