@@ -321,7 +321,7 @@ def test_the_command_line():
     assert "known_disagreement" not in result.output
     assert "known disagreement: 6 published values known to be off, on none of which the planner lands: right (4 of " \
         in result.output
-    assert "³ given, and not needed" not in result.output
+    assert "³ given, and not needed by the formula:" in result.output
     assert " 0 missed" in result.output and "kor_t5_22B_mfu" in result.output
 
 
