@@ -7,6 +7,9 @@ from minitp.plan.machine import Machine
 from minitp.plan.network import price
 from minitp.plan.network.collectives import COSTS_AS, has_model
 
+TOKEN = "token"
+"""What of a calibration's errors is that of a whole token, not of a collective."""
+
 
 @dataclass(frozen=True)
 class Stated:
@@ -24,9 +27,14 @@ def modeled(kind: Kind, machine: Machine) -> tuple[float | None, str]:
 
 
 def stated(kind: Kind, machine: Machine) -> Stated | None:
-    """What the machine's calibration says of this op on so many ranks. Its file may be a stranger's."""
+    """What the machine's calibration says of this op on so many ranks."""
+    return stated_for(kind.op, kind.ranks, machine)
+
+
+def stated_for(what: str, ranks: int, machine: Machine) -> Stated | None:
+    """The same, of an op or a TOKEN. The machine's file may be a stranger's."""
     errors = machine.measured.get("errors", {})
-    found = errors.get(error_key(kind.op, kind.ranks)) if isinstance(errors, Mapping) else None
+    found = errors.get(error_key(what, ranks)) if isinstance(errors, Mapping) else None
     if not isinstance(found, Mapping):
         return None
     numbers = [float(number) for number in (found.get("median"), found.get("worst"))

@@ -104,17 +104,23 @@ def _time(seconds: float | None) -> str:
 
 def passes_table(rows: Iterable[PassCompared]) -> Table:
     """One line for each part of a token, a prompt or a step."""
-    made = table("", "modeled", "measured", "modeled / measured", right=(1, 2, 3),
-                 title="Where the time goes, each in the median")
+    made = table("", "modeled", "stated error", "measured", "modeled / measured", right=(1, 2, 3, 4),
+                 title="Where the time goes, each in the median",
+                 caption="stated error: that of two other models' tokens when this machine was calibrated, median and "
+                         "largest. ≥: a lower bound, as norms, Python or the optimizer aren't in it")
     for row in rows:
-        made.add_row(f"{row.unit} ({row.count})", _time(row.modeled_s), _time(row.measured_s), _over(
-            row.modeled_s, row.measured_s))
-        made.add_row("  weights and products", _time(row.modeled_computing_s), "", "")
-        made.add_row("  computing, with norms and Python", "", _time(row.measured_computing_s), _over(
-            row.modeled_computing_s, row.measured_computing_s))
-        made.add_row("  collectives", _time(row.modeled_collectives_s), _time(row.measured_collectives_s), _over(
+        least = "≥ " if row.lower_bound and row.modeled_s is not None else ""
+        made.add_row(f"{row.unit} ({row.count})", least + _time(row.modeled_s),
+                     "" if row.stated is None else f"{row.stated.median:.0%}, {row.stated.worst:.0%}",
+                     _time(row.measured_s), _over(row.modeled_s, row.measured_s))
+        made.add_row("  weights and products", _time(row.modeled_computing_s), "", "", "")
+        made.add_row("  norms, softmax and Python", "not modeled" if row.modeled_overhead_s is None else _time(
+            row.modeled_overhead_s), "", "", "")
+        made.add_row("  both: computing", least + _time(row.modeled_busy_s), "", _time(row.measured_computing_s), _over(
+            row.modeled_busy_s, row.measured_computing_s))
+        made.add_row("  collectives", _time(row.modeled_collectives_s), "", _time(row.measured_collectives_s), _over(
             row.modeled_collectives_s, row.measured_collectives_s))
-        made.add_row("  waiting for one another", "not modeled", _time(row.waiting_s), "")
+        made.add_row("  waiting for one another", "not modeled", "", _time(row.waiting_s), "")
     return made
 
 
