@@ -21,6 +21,7 @@ from minitp.plan.calibrate import (
     machine_of,
     plausible,
     rank_numbers,
+    whole_passes,
 )
 from minitp.plan.calibrate import machine_rates as calibrate_rates
 from minitp.plan.calibrate import messages as calibrate_messages
@@ -28,7 +29,7 @@ from minitp.plan.calibrate.durations import Kind, durations
 from minitp.plan.calibrate.error import Error
 from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS, Measured, SmallerGroups, collectives
 from minitp.plan.catalogue import machine, write_machine
-from minitp.plan.modeled import modeled, stated
+from minitp.plan.modeled import TOKEN, modeled, stated, stated_for
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
 from tests.mpi_world import run_threads
@@ -146,7 +147,7 @@ def test_the_description_is_read_again_as_it_was_written(tmp_path, monkeypatch):
     write_machine(made, tmp_path / "this.toml")
     found = machine("this")
     assert found == made and found.measured == made.measured and found.levels[0].tables == made.levels[0].tables
-    assert found.device.flops == made.device.flops and found.measured["versions"]["mpi"] == FACTS["versions"]["mpi"]
+    assert found.device.flops == made.device.flops and found.measured["versions"]["mpi"] == 'MPICH "5"'
     for size in (4, 2304, 3 * 4**7, 16 * 2**20):
         seconds, by = modeled(Kind("all_reduce", 2, size), found)
         assert by == "table" and seconds == pytest.approx(ALPHA + size * BETA, rel=0.1)
@@ -238,6 +239,50 @@ def test_a_name_that_is_no_file_s_or_another_machine_s_is_refused(monkeypatch, t
     from minitp.errors import SaveError
     with pytest.raises(SaveError, match="MINITP_MACHINES"):
         _place("this")
+
+
+def test_a_description_of_ranks_with_cores_outlives_one_of_ranks_that_take_turns(tmp_path):
+    from minitp.commands.plan.calibrate import _write
+    path = tmp_path / "this.toml"
+    assert _write(a_calibration(), "this", path) == (str(path), [])
+    before = path.read_bytes()
+    for worse, name in (({"ranks": 3, "ranks_per_core": 1.5}, "this-3-ranks"),
+                        ({"world": "threads"}, "this-2-threads")):
+        where, changes = _write(a_calibration(**worse), "this", path)
+        assert where == str(tmp_path / f"{name}.toml") and "stays as it was" in changes[0]
+        assert path.read_bytes() == before and machine(where).name == name
+    rates = {name: {"alone": 4e10, "together": 3e10} for name in RATES}
+    faster = replace(a_calibration(created="2026-02-02"), rates=rates)
+    where, [changes] = _write(faster, "this", path)
+    assert where == str(path) and "10 GB/s, now 30 GB/s" in changes and "2026-01-01T00:00" in changes
+    other = replace(faster, collectives=tuple(replace(one, ranks=4) for one in faster.collectives))
+    assert "tables for 2 ranks are gone" in _write(other, "this", path)[1][1]
+    path.write_text("nonsense")
+    assert _write(faster, "this", path) == (str(path), [])
+
+
+def test_what_a_pass_takes_beside_its_products_goes_into_the_model_of_a_token(monkeypatch):
+    """Decoded for real; the description's token is as long as its parts, and its error is stated from these tokens."""
+    for name in ("TOKENS", "FEW_TOKENS"):
+        monkeypatch.setattr(whole_passes, name, 3)
+    monkeypatch.setattr(whole_passes, "LARGE", (32, 1, 64, 64))
+    (beside, traces), (other, nothing) = run_threads(
+        lambda comm: (whole_passes.overhead(comm), whole_passes.tokens(comm)), 2)
+    traces = tuple(traces)
+    assert beside == other and not nothing and beside["layer_s"] + beside["pass_s"] > 0 and len(traces) == 2
+    made = machine_of(replace(a_calibration(), overhead=beside, tokens=traces))
+    error = stated_for(TOKEN, 2, made)
+    tokens = [one for _, one in whole_passes.told(traces, made)]
+    assert [one.count for one in tokens] == [2, 2] and not any(one.lower_bound for one in tokens)
+    assert error.worst == pytest.approx(max(abs(one.ratio - 1) for one in tokens)) and tokens[0].stated == error
+    assert tokens[0].modeled_overhead_s == pytest.approx(2 * beside["layer_s"] + beside["pass_s"])
+    assert whole_passes.told(traces, machine_of(a_calibration()))[0][1].lower_bound
+
+
+@pytest.mark.parametrize("overhead", [3, {"layer_s": 1.0}, {"layer_s": -1.0, "pass_s": 0.0},
+                                      {"layer_s": "x", "pass_s": 1}, {"layer_s": True, "pass_s": 1.0}])
+def test_an_overhead_that_cannot_be_is_none(overhead):
+    assert whole_passes.known_overhead({"overhead": overhead}) is None and whole_passes.known_overhead({}) is None
 
 
 def run(tmp_path, *words: str) -> subprocess.CompletedProcess:

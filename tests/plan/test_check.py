@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import typer
 
-from minitp.commands.plan.check import check_trace, described, verdict
+from minitp.commands.plan.check import called, check_trace, described, verdict
 from minitp.config import TINY
 from minitp.errors import ConfigError, FileFormatError
 from minitp.placement import Placement
 from minitp.plan.calibrate.durations import Kind
 from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS
-from minitp.plan.check import comparison, pass_times
+from minitp.plan.check import comparison, pass_times, row
 from minitp.plan.check.now import PAYLOADS, now
 from minitp.plan.job import FLOAT32, Training
 from minitp.plan.memory import own
@@ -140,6 +140,30 @@ def test_other_work_on_the_machine_is_seen():
     steps = trace.events["step"][busy]
     trace.events["leave"][busy[steps > 1]] += 500_000
     assert any("other work" in note and "all_gather" in note for note in comparison(trace, known()).notes)
+
+
+def test_a_collective_for_which_nobody_waited_has_no_time(capsys):
+    from rich.console import Console
+
+    from minitp.commands.plan.check import collectives_table
+    rows = [row(Kind("gather", 2, 4), 1, 1, np.zeros(3), known())]
+    Console(width=140).print(collectives_table(rows, "now"))
+    assert "0 ns" not in capsys.readouterr().out and rows[0].ratio is None
+
+
+def test_a_token_has_its_stated_error_and_a_step_is_a_lower_bound(tmp_path, capsys):
+    measured = {"errors": {"token on 2": {"median": 0.12, "worst": 0.34}}, "created": "2026-05-06T07:08",
+                "overhead": {"layer_s": 1e-6, "pass_s": 2e-6}}
+    prompt, token = comparison(trace_of(plan()), known(measured=measured)).passes
+    assert token.stated.worst == 0.34 and prompt.stated is None and not token.lower_bound
+    assert token.modeled_overhead_s == pytest.approx(TINY.layers * 1e-6 + 2e-6)
+    assert token.modeled_s == pytest.approx(token.modeled_busy_s + token.modeled_collectives_s)
+    check_trace(written(trace_of(plan()), tmp_path), known(measured=measured), False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "12%, 34%" in shown and "model of known, calibrated on 2026-05-06 gives: modeled / measured" in shown
+    assert comparison(trace_of(training()), known(measured=measured)).passes[0].lower_bound
+    check_trace(written(trace_of(training()), tmp_path), known(measured=measured), False)
+    assert "≥" in capsys.readouterr().out and called(replace(known(), name="this")) == "this machine"
 
 
 def test_without_a_description_it_is_said_how_to_get_one(tmp_path, monkeypatch, capsys):

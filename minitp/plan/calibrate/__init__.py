@@ -27,7 +27,7 @@ from minitp.plan.calibrate.messages import (
     meet_asleep,
     ping_pong,
 )
-from minitp.plan.calibrate.whole_passes import overhead, told, tokens
+from minitp.plan.calibrate.whole_passes import overhead, tokens, told
 from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine, Table
 from minitp.plan.modeled import TOKEN, error_key
@@ -243,8 +243,10 @@ def noted(calibration: Calibration) -> dict[str, Any]:
     """The plain data that go with the description."""
     errors = {error_key(found.op, found.ranks): asdict(found.error) | {"spread": found.spread}
               for found in calibration.collectives if found.error is not None}
-    return {**calibration.facts, "rates": {name: dict(both) for name, both in calibration.rates.items()},
-            "overhead": dict(calibration.overhead), "errors": errors}
+    versions = {part: plain(version) for part, version in calibration.facts["versions"].items()}
+    return {**calibration.facts, "versions": versions,
+            "rates": {name: dict(both) for name, both in calibration.rates.items()},
+            **({"overhead": dict(calibration.overhead)} if calibration.overhead else {}), "errors": errors}
 
 
 def caveat(calibration: Calibration) -> str:

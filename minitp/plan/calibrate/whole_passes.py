@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from minitp.plan.machine import Machine
 
 SHALLOW, DEEP = 2, 10                   # layers of the models whose tokens cost nothing but their layers
+SMALL, LARGE = (32, 2, 64, 256), (512, 8, 1408, 8192)
+"""hidden, layers, ffn, vocabulary of the models that test the description: in the caches, and not."""
 TOKENS, FEW_TOKENS = 24, 8
 PROMPT = (1, 2, 3, 4)
 
@@ -82,8 +84,7 @@ def _quick_quarter(times: np.ndarray) -> float:
 def tokens(group: Communicator, quick: bool = False) -> tuple[Trace, ...]:
     """Decoding by all ranks of a model that fits in the caches and of one that doesn't. On rank 0; () on the others."""
     count = FEW_TOKENS if quick else TOKENS
-    traces = [decoded(group, config, count) for config in (
-        sized(32, 2, 64, 256, group.size), sized(512, 8, 1408, 8192, group.size))]
+    traces = [decoded(group, sized(*sizes, group.size), count) for sizes in (SMALL, LARGE)]
     return tuple(trace for trace in traces if trace is not None)
 
 
@@ -99,7 +100,7 @@ def told(traces: tuple[Trace, ...], machine: "Machine") -> list[tuple[int, "Pass
 
 
 def known_overhead(measured: Mapping[str, Any]) -> tuple[float, float] | None:
-    """(s of a layer, s of a pass) of a machine's description, whose file may be a stranger's; None where it has none."""
+    """(s of a layer, s of a pass) of a machine's description, whose file may be a stranger's; None where none is."""
     facts = measured.get("overhead", {})
     numbers = [facts.get(name) for name in ("layer_s", "pass_s")] if isinstance(facts, Mapping) else []
     fine = [float(n) for n in numbers if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 <= n < 1e3]
