@@ -21,7 +21,6 @@ from minitp.plan.calibrate import (
     machine_of,
     plausible,
     rank_numbers,
-    whole_passes,
 )
 from minitp.plan.calibrate import machine_rates as calibrate_rates
 from minitp.plan.calibrate import messages as calibrate_messages
@@ -29,7 +28,7 @@ from minitp.plan.calibrate.durations import Kind, durations
 from minitp.plan.calibrate.error import Error
 from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS, Measured, SmallerGroups, collectives
 from minitp.plan.catalogue import machine, write_machine
-from minitp.plan.modeled import TOKEN, modeled, stated, stated_for
+from minitp.plan.modeled import modeled, stated
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
 from tests.mpi_world import run_threads
@@ -259,30 +258,6 @@ def test_a_description_of_ranks_with_cores_outlives_one_of_ranks_that_take_turns
     assert "tables for 2 ranks are gone" in _write(other, "this", path)[1][1]
     path.write_text("nonsense")
     assert _write(faster, "this", path) == (str(path), [])
-
-
-def test_what_a_pass_takes_beside_its_products_goes_into_the_model_of_a_token(monkeypatch):
-    """Decoded for real; the description's token is as long as its parts, and its error is stated from these tokens."""
-    for name in ("TOKENS", "FEW_TOKENS"):
-        monkeypatch.setattr(whole_passes, name, 3)
-    monkeypatch.setattr(whole_passes, "LARGE", (32, 1, 64, 64))
-    (beside, traces), (other, nothing) = run_threads(
-        lambda comm: (whole_passes.overhead(comm), whole_passes.tokens(comm)), 2)
-    traces = tuple(traces)
-    assert beside == other and not nothing and beside["layer_s"] + beside["pass_s"] > 0 and len(traces) == 2
-    made = machine_of(replace(a_calibration(), overhead=beside, tokens=traces))
-    error = stated_for(TOKEN, 2, made)
-    tokens = [one for _, one in whole_passes.told(traces, made)]
-    assert [one.count for one in tokens] == [2, 2] and not any(one.lower_bound for one in tokens)
-    assert error.worst == pytest.approx(max(abs(one.ratio - 1) for one in tokens)) and tokens[0].stated == error
-    assert tokens[0].modeled_overhead_s == pytest.approx(2 * beside["layer_s"] + beside["pass_s"])
-    assert whole_passes.told(traces, machine_of(a_calibration()))[0][1].lower_bound
-
-
-@pytest.mark.parametrize("overhead", [3, {"layer_s": 1.0}, {"layer_s": -1.0, "pass_s": 0.0},
-                                      {"layer_s": "x", "pass_s": 1}, {"layer_s": True, "pass_s": 1.0}])
-def test_an_overhead_that_cannot_be_is_none(overhead):
-    assert whole_passes.known_overhead({"overhead": overhead}) is None and whole_passes.known_overhead({}) is None
 
 
 def run(tmp_path, *words: str) -> subprocess.CompletedProcess:
