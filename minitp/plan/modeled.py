@@ -13,9 +13,18 @@ TOKEN = "token"
 
 @dataclass(frozen=True)
 class Stated:
-    """The error that the calibration states for an op's table: median and largest relative error."""
+    """The error that the calibration states for an op's table: median and largest relative error.
+
+    spread: interquartile, over the lower quartile that the table has. Some sizes jump between two levels, and a run has
+    its lower quartile on the other one.
+    """
     median: float
     worst: float
+    spread: float = 0.0
+
+    def covers(self, modeled: float, measured: float) -> bool:
+        """Whether a measured time is as near as is stated: off by the largest error, or above by the spread."""
+        return abs(modeled / measured - 1) <= self.worst or modeled <= measured <= modeled * (1 + self.spread)
 
 
 def modeled(kind: Kind, machine: Machine) -> tuple[float | None, str]:
@@ -37,9 +46,9 @@ def stated_for(what: str, ranks: int, machine: Machine) -> Stated | None:
     found = errors.get(error_key(what, ranks)) if isinstance(errors, Mapping) else None
     if not isinstance(found, Mapping):
         return None
-    numbers = [float(number) for number in (found.get("median"), found.get("worst"))
+    numbers = [float(number) for number in (found.get("median"), found.get("worst"), found.get("spread", 0.0))
                if isinstance(number, (int, float)) and 0 <= number < 1e6]
-    return Stated(*numbers) if len(numbers) == 2 else None
+    return Stated(*numbers) if len(numbers) == 3 else None
 
 
 def error_key(op: str, ranks: int) -> str:

@@ -12,11 +12,13 @@ from minitp.errors import ConfigError, FileFormatError
 from minitp.placement import Placement
 from minitp.plan.calibrate.durations import Kind
 from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS
-from minitp.plan.check import comparison, pass_times, row
+from minitp.plan.check import comparison, pass_times
+from minitp.plan.check import row as check_row
 from minitp.plan.check.now import PAYLOADS, now
 from minitp.plan.job import FLOAT32, Training
 from minitp.plan.memory import own
 from minitp.plan.model import PlannedModel
+from minitp.plan.modeled import Stated
 from minitp.plan.speed import flops
 from minitp.trace.predict import TrainingPlan, predict
 from minitp.trace.predict_training import Steps
@@ -96,6 +98,13 @@ def test_kinds_within_the_stated_error_are_counted():
     assert comparison(trace, known(measured={"errors": errors})).within[0] < len(kinds)
 
 
+def test_a_time_on_the_other_level_is_within_the_spread():
+    two = Stated(0.05, 0.1, 0.8)
+    assert two.covers(10.0, 10.5) and two.covers(10.0, 17.9)
+    assert not two.covers(10.0, 18.1) and not two.covers(10.0, 5.0)
+    assert not Stated(0.05, 0.1).covers(10.0, 12.0)
+
+
 def test_memory_is_exact_or_a_difference():
     trace = trace_of(plan())
     held = [own.held(rows) for rows in own.of_trace(trace.run)]
@@ -146,7 +155,7 @@ def test_a_collective_for_which_nobody_waited_has_no_time(capsys):
     from rich.console import Console
 
     from minitp.commands.plan.check import collectives_table
-    rows = [row(Kind("gather", 2, 4), 1, 1, np.zeros(3), known())]
+    rows = [check_row(Kind("gather", 2, 4), 1, 1, np.zeros(3), known())]
     Console(width=140).print(collectives_table(rows, "now"))
     assert "0 ns" not in capsys.readouterr().out and rows[0].ratio is None
 

@@ -193,5 +193,6 @@ def notes(found: Calibration) -> list[str]:
     from minitp.plan.calibrate import caveat
     said = [caveat(found)] if caveat(found) else []
     if found.busy:
-        said.append("other work was on this machine meanwhile (the spread is wide): calibrate again when it is quiet")
+        said.append("other work was on this machine (times spread widely, or its load was "
+                    f"{found.facts.get('load_before', 0.0):.1f} before): calibrate again when it is quiet")
     return said

@@ -49,8 +49,8 @@ def show(compared: Comparison, found: Machine, console: Console) -> None:
     if compared.memory:
         console.print(memory_table(compared.memory))
     within, known = compared.within
-    for line in (*compared.notes, *([f"times of {within} of {known} kinds are within the largest error stated for them"]
-                                    if known else [])):
+    covered = f"times of {within} of {known} kinds are within the largest error or the spread stated for them"
+    for line in (*compared.notes, *([covered] if known else [])):
         _say(console, line)
     total = sum(row.predicted for row in compared.rows)
     if compared.exact:
@@ -76,14 +76,15 @@ def collectives_table(rows: Iterable[Compared], title: str, counts: bool = True)
     made = table(*names, right=[n for n, name in enumerate(names) if name not in ("collective", "by")], title=title,
                  whole=[n for n, name in enumerate(names) if name != "by"],
                  caption="measured: from when the last rank is there, lower quartile and median. stated error: the "
-                         "table's at sizes that are in none, median and largest. –: nobody had to wait for a byte, as "
-                         "where the root holds all of a gather")
+                         "table's at sizes that are in none, median and largest; +: the spread of one size's times, "
+                         "which may jump between two levels. –: nobody waited for a byte, as where a gather's root has "
+                         "all of it")
     made.padding = (0, 1, 0, 0)                    # a narrow terminal has room for all of it
     for row in rows:
         have = f"{row.recorded:,}" if row.exact else f"[red]{row.recorded:,}[/red]"
         made.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
                      _time(row.modeled_s), "" if row.stated is None else
-                     f"{row.stated.median:.0%},\n{row.stated.worst:.0%}", row.by,
+                     f"{row.stated.median:.0%}, {row.stated.worst:.0%}\n+{row.stated.spread:.0%}", row.by,
                      f"{_moved(row.measured_s)}\n{_moved(row.median_s)}".strip(),
                      "" if row.ratio is None else f"{row.ratio:.2g}")
     return made

@@ -6,6 +6,7 @@ changes its protocol. In the same rounds sizes are measured that are in no table
 its stated error. What counts is the lower quartile of each: other work on the machine only adds to a time, and the
 median of a busy machine says how busy it was.
 """
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
@@ -37,6 +38,7 @@ from minitp.trace.file import Trace
 from minitp.trace.wording import plain
 
 BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
+LOADED = 0.6                           # others' share of the cores before the measuring began (load of a minute)
 MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it,
 LONGER = 1.5                           # no protocol makes a smaller payload so much slower than a larger one
 WORST = 5                              # if it is one of the worst of its op
@@ -99,6 +101,8 @@ class Calibration:
         """Whether other work widened the times: more than ranks that take turns, or share a process, do anyway."""
         if self.crowded or self.facts["world"] == "threads":
             return False
+        if self.facts.get("load_before", 0.0) > LOADED * self.facts["cores"]:
+            return True
         spreads = sorted(found.spread for found in self.collectives)
         return bool(spreads) and spreads[len(spreads) // 2] > BUSY
 
@@ -118,6 +122,7 @@ def calibrate(group: Communicator, groups: SmallerGroups, *, seconds: float = 25
     """
     if group.size < 2:
         raise ConfigError("one rank has nobody to send to: calibrate with --ranks 2 or more")
+    load = {"load_before": os.getloadavg()[0]} if hasattr(os, "getloadavg") else {}
     found_rates = rates(group, seconds=0.25 * seconds, quick=quick, progress=progress)
     progress("messages between two ranks")
     messages = ping_pong(group, seconds=0.05 * seconds)
@@ -133,7 +138,7 @@ def calibrate(group: Communicator, groups: SmallerGroups, *, seconds: float = 25
         meet_asleep(group)                               # those that took no part slept
     if group.rank:
         return None
-    return Calibration(facts, tuple(messages), tuple(found), found_rates, beside_products, decoded)
+    return Calibration(facts | load, tuple(messages), tuple(found), found_rates, beside_products, decoded)
 
 
 def rank_numbers(most: int) -> list[int]:
