@@ -13,7 +13,7 @@ from minitp.plan.job import whole_number
 from minitp.plan.links import Link
 from minitp.plan.machine import Machine, check_devices
 from minitp.plan.model import PlannedModel
-from minitp.trace.wording import plain
+from minitp.trace.wording import count, plain
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,10 @@ class WhatIf:
     def told(self) -> str:
         """What was asked with, in words."""
         words = {"memory": f"{units.both(self.memory or 0)} a device",
-                 "tokens": f"{units.count(self.tokens or 0)} tokens", "devices": f"{self.devices or 0:,} devices", "seq": f"{self.seq or 0:,} tokens a sequence",
+                 "tokens": f"{units.count(self.tokens or 0)} tokens",
+                 "devices": count(self.devices or 0, "device"), "machine": f"on {self.machine}",
+                 "model": f"model {self.model}", "link": f"link {self.link}", "weights": f"{self.weights} weights",
+                 "seq": f"{self.seq or 0:,} tokens a sequence",
                  "batch": f"batch {self.batch or 0:,}", "between": f"{self.between} between machines"}
         return ", ".join(plain(words.get(name, str(value)), 60) for name, value in self.given.items())
 

@@ -137,7 +137,8 @@ def _numbers(found: list[tuple[PlannedModel, Runs]], train: tuple[Trained, Train
     numbers = {f"{model.name} {runs.dtype} {name}": float(value) for model, runs in found for name, value in (
         ("bytes", runs.size), ("cards by bytes", runs.cards.nominal), ("cards by real bytes", runs.cards.real),
         ("cards with a layout", runs.fewest[0] if runs.fewest else 0),
-        ("cards as machines", runs.whole[0].devices if runs.whole else 0))}
+        ("cards as machines", runs.whole[0].devices if runs.whole else 0),
+        ("token s", runs.whole[1].best[0].seconds if runs.whole else 0))}
     half, single = train
     return numbers | {"training bytes": half.size, "training cards": half.cards.nominal, "training cards real":
                       half.cards.real, "training cards fp32 gradients": single.cards.nominal}

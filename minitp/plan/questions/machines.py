@@ -72,7 +72,8 @@ def one_machine(what: WhatIf) -> Answer:
     carried = [_carried(model, machine, dtype, what) for model in models]
     total, real = machine.devices * machine.device.memory, machine.devices * machine.device.memory_real
     numbers = {f"{one.model.name} {name}": float(value) for one in carried for name, value in (
-        ("runs", bool(one.ran.best)), ("trains", bool(one.tuned.best)), ("days", one.days))}
+        ("runs", bool(one.ran.best)), ("trains", bool(one.tuned.best)), ("days", one.days),
+        ("token s", one.ran.best[0].seconds if one.ran.best else 0))}
     trained = _largest([one for one in carried if one.tuned.best])
     return Answer(
         f"To run in {dtype}: {_named(_largest([one for one in carried if one.ran.best]), carried)}. To train or "
@@ -172,8 +173,8 @@ def two_machines(what: WhatIf) -> Answer:
         (f"{model.parameters / 1e9:.1f}e9 · (2 + 2) B = {said / 1e9:.1f} GB; · (2 + 2 + 12) = "
          f"{states / 1e9:,.0f} GB, / {machine.device.memory / 1e9:g} GB = "
          f"{states / machine.device.memory:.1f} cards (Rajbhandari et al. 2020, section 3.1).",
-         f"Judged with {some(what.seq or _length(model), 'token')} a sequence, micro-batch 1, everything computed again, "
-         "best of all meshes with ZeRO-3.", UNCOUNTED), sources(model, machine),
+         f"Judged with {some(what.seq or _length(model), 'token')} a sequence, micro-batch 1, everything computed "
+         "again, best of all meshes with ZeRO-3.", UNCOUNTED), sources(model, machine),
         floats(_of_two(needed, box_bytes, room[1]) | {"machines that do": enough[0] if enough else 0,
                                                       "two do": two is None}))
 
