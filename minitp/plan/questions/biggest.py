@@ -50,8 +50,8 @@ def train_biggest(what: WhatIf) -> Answer:
         f"{states.told}; by time: {told or 'none of these numbers carries it'}.",
         (f"{model.name}: {model.parameters:,} parameters, {job.precision.states:g} bytes each with gradients in "
          f"{job.precision.gradients:g} bytes, {units.both(states.own)}. Planned is a batch of "
-         f"{some(job.batch, 'sequence')} of {job.seq:,} tokens, {units.count(tokens)} tokens in all. It is the same "
-         "batch on every number of cards, so with more of them each replica has fewer micro-batches, and a pipeline "
+         f"{some(job.batch, 'sequence')} of {some(job.seq, 'token')}, {units.count(tokens)} tokens in all. It is the "
+         "same batch on every number of cards, so with more of them each replica has fewer micro-batches, and a pipeline "
          "idles longer; on the other hand more cards leave more room, and less must be computed again."
          f"{_gain(fit)}",
          *_as_published(model), *_into_the_reserve(model, job, machine, found), *_interleaving(model, job, fit)),
@@ -77,7 +77,7 @@ def _states(model: PlannedModel, job: Training, machine: Machine) -> States:
     own = model.parameters * job.precision.states
     needed, half = cards(own, machine.device), cards(model.parameters * MIXED.states, machine.device)
     kind = " with gradients in float32" if job.precision.gradients == 4 else ""
-    told = f"{needed.nominal} cards by the bytes of its states, {job.precision.states:g} a parameter{kind}"
+    told = f"{some(needed.nominal, 'card')} by the bytes of its states, {job.precision.states:g} a parameter{kind}"
     return States(own, needed, told if own == model.parameters * MIXED.states else
                   f"{told} ({half.nominal} at {MIXED.states:g})")
 

@@ -47,7 +47,9 @@ HEADS = ("cards meet over", "cards", "a sync point, on average", "a token", "of 
 def inside(model: PlannedModel, batch: int, machine: Machine, n: int) -> Waiting:
     """On `n` cards of a machine as it is."""
     time = decode.token(model, Layout(tp=n), Inference(batch), machine)
-    return Waiting(f"{machine.levels[0].link.name}, inside {machine.name}", n, time)
+    walls = " and ".join(f"{level.link.name} {'inside' if at == 0 else 'between'}" for at, level in
+                         enumerate(machine.levels[:2 if n > machine.per_machine else 1]))
+    return Waiting(f"{walls} {machine.name}" if n <= machine.per_machine else f"{walls}, {machine.name}", n, time)
 
 
 def across(model: PlannedModel, batch: int, machine: Machine, n: int, links: Iterable[Link]) -> list[Waiting]:

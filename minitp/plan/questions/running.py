@@ -117,7 +117,7 @@ def what_moves(what: WhatIf) -> Answer:
 def embedding_or_time(what: WhatIf) -> Answer:
     """C06."""
     model, machine = what.the_model(LONG), what.the_machine(MACHINE)
-    n, context = machine.devices, what.seq or model.config.positions
+    n, context = several(machine.devices), what.seq or model.config.positions
     job = Inference(what.batch or 1, max(1, context - 1), 1)
     rows, numbers = _over_time(model, machine, job)
     ring, one = _training_axes(model, machine, Training(n, context, 1)), cached(model)
@@ -133,7 +133,7 @@ def embedding_or_time(what: WhatIf) -> Answer:
          "table: where ranks go to time they don't divide the weights.",
          "Prefill and training have all positions at once and can be cut along time too: sequence parallelism cuts "
          "norms and residual stream, at the same bytes as before; context parallelism passes keys and values round "
-         f"a ring. In a step of {some(n, 'sequence')} of {context:,} tokens, one after the other over all {n} cards "
+         f"a ring. In a step of {n} sequences of {some(context, 'token')}, one after the other over {n} cards "
          f"and nothing computed again, that is {units.both(ring['cp'])} a card and {units.both(ring['gradients'])} of "
          f"gradients, where tensor parallelism sends {units.both(ring['tensor'])}. But each card then holds all "
          "weights."),

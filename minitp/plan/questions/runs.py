@@ -62,7 +62,7 @@ def clusters(what: WhatIf) -> Answer:
             ("TFLOP/s", one.time.flops_per_device / 1e12))}
     fit = sum(one.verdict.fits for one in found)
     return Answer(
-        f"{_grown(what, devices, found)}{devices:,} cards of {card.memory / 1e9:g} GB are "
+        f"{_grown(what, devices, found)}{some(devices, 'card')} of {card.memory / 1e9:g} GB are "
         f"{units.both(total)}; published runs took {min(one.layout.devices for one in found):,} to "
         f"{max(one.layout.devices for one in found):,}. The planner finds that {fit} of {len(found)} fit as they were "
         "laid out.",

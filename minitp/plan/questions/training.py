@@ -97,6 +97,11 @@ def _asked_of(one: Bound, total: float) -> str:
             f"{units.duration(one.days * flops.DAY)} of computing")
 
 
+def _days(days: float, unit: str = " days") -> str:
+    """Whole ones where they are many."""
+    return (f"{days:,.0f}" if days >= 100 else f"{days:.3g}") + unit
+
+
 def _bound_row(one: Bound, total: float) -> tuple[str, ...]:
     return (one.model.name, gb(one.states), f"{one.states / total:.2f}", f"{one.cards.nominal} / {one.cards.real}",
             units.count(one.tokens.number), f"{one.work:.3g}", units.duration(one.days * flops.DAY))
@@ -104,7 +109,7 @@ def _bound_row(one: Bound, total: float) -> tuple[str, ...]:
 
 def _worked_out(one: Bound, machine: Machine) -> str:
     return (f"{one.model.name}: 6 · {one.model.active_parameters / 1e9:.1f}e9 · {one.tokens.number:.3g} = "
-            f"{one.work:.3g} FLOP, / ({machine.devices} · {_rate(machine) / 1e12:.0f} TFLOP/s) = {one.days:,.0f} days. "
+            f"{one.work:.3g} FLOP, / ({machine.devices} · {_rate(machine) / 1e12:.0f} TFLOP/s) = {_days(one.days)}. "
             f"Tokens: {one.tokens.source}")
 
 
@@ -176,7 +181,7 @@ def gpt3(what: WhatIf) -> Answer:
         _gpt3_tables(model, tokens, devices, (new, old), published),
         (f"Days = operations / (cards · rate · 86,400 s). P parameters, T tokens: 6PT = {work:.3g} FLOP, and with "
          f"every forward pass done twice 8PT = {again:.3g}: / ({devices} · {new.per_card / 1e12:g}e12 · 86,400) = "
-         f"{new.counted:.1f} days, or {new.least:.1f} by 6PT alone. The rate of Narayanan et al. 2021 counts 8PT, so "
+         f"{_days(new.counted)}, or {_days(new.least)} by 6PT alone. The rate of Narayanan et al. 2021 counts 8PT, so "
          "the shorter time is that of a training that keeps the rate and computes nothing again.",
          MODELED), sources(model, new.run, old.run, planned.run),
         floats(_gpt3_numbers(model, devices, work, new, old) | {"planned days on 384": planned.time.days or 0,
@@ -211,7 +216,7 @@ def _gpt3_tables(model: PlannedModel, tokens: float, devices: int, trained: Sequ
                 "card", "TFLOP/s a card, published", "counts", "days, as counted", "days by 6PT",
                 "floor by states, cards nominal / real"),
                   tuple((one.run.machine.device.name, f"{one.per_card / 1e12:g}",
-                         "8PT" if one.rate.counted == "full" else "6PT", f"{one.counted:,.0f}", f"{one.least:,.0f}",
+                         "8PT" if one.rate.counted == "full" else "6PT", _days(one.counted, ""), _days(one.least, ""),
                          f"{one.floor.nominal} / {one.floor.real}") for one in trained), (1, 3, 4, 5)),)
     return here if not published else (
             *here,
