@@ -40,7 +40,7 @@ from tests.train.training_runs import traced
 DEVICE = Device("test", "gpu", 80 * 10**9, 80 * 10**9, "HBM", 1e12, {"float32": 1e13, "bf16": 1e14}, "made up")
 INSIDE, BETWEEN = Link("inside", 2e-6, 1e11, "made up"), Link("between", 1e-5, 1e10, "made up")
 MACHINE = Machine("boxes", DEVICE, (Level("box", 8, INSIDE), Level("cluster", 128, BETWEEN)))
-FREE = Machine("free", DEVICE, (Level("box", 1024, Link("free", 0.0, 1e30, "made up")),))
+FREE = Machine("free", DEVICE, (Level("box", 1024, Link("free", 0.0, 1e30, "made up", kind="nvlink")),))
 ALONE = replace(MACHINE, levels=(Level("box", 1, INSIDE), Level("cluster", 1024, BETWEEN)))
 MODEL = PlannedModel(replace(TINY, layers=4))
 

@@ -149,7 +149,7 @@ class _Forward:
     def time(self) -> PassTime:
         """One batch through all stages, then the others, each as far behind as the slowest stage takes."""
         terms, slowest, reads = [], 0.0, 0.0
-        for stage, count in flops.stages(self.model, self.layout).items():
+        for stage, count in flops.stages(self.model, self.layout, self._spreads).items():
             here = list(self._stage(stage, count))
             terms += here
             slowest = max(slowest, sum(term.row.seconds for term in here) / count)
@@ -161,6 +161,9 @@ class _Forward:
                         sum(term.memory_s for term in terms), sum(term.compute_s for term in terms),
                         sum(term.latency_s for term in terms), sum(term.moving_s for term in terms),
                         sum(term.points for term in terms), reads)
+
+    def _spreads(self, stage: int) -> tuple[tuple[int, ...], ...]:
+        return self.machine.spreads(self.layout, stage)
 
     def _read(self, stage: int) -> Read:
         """Of the tp rank that reads the most there. Where cuts aren't even the first ranks have more."""
@@ -206,7 +209,7 @@ class _Forward:
 
     def _syncs(self, stage: int, count: int, at: str) -> Iterator[_Term]:
         """The sync points of the tp group, merging of a cut cache, and the exchange of experts."""
-        rows, meeting = None if self.job.every_row else 1, self.machine.spread(self.layout, "tp")
+        rows, (meeting, pieces, experts) = None if self.job.every_row else 1, self._spreads(stage)
         batch, tokens = ceil(self.sequences / self.in_turn), ceil(self.tokens / self.layout.cp)
         size = bytes_of(self.job.activations)
         for sync in syncs(self.model, self.layout, batch, tokens, rows=rows):
@@ -221,13 +224,11 @@ class _Forward:
         if self.layout.cp > 1:
             numbers = batch * tokens * heads * (self.model.config.head_size + 2)
             yield self._priced(f"merge what each piece of the cache gives{at}", "all_reduce", numbers * size, layers,
-                               self.machine.spread(self.layout, "cp"),
-                               "maximum, sum and output of each head: Milakov & Gimelshein 2018")
+                               pieces, "maximum, sum and output of each head: Milakov & Gimelshein 2018")
         if self.layout.ep > 1 and self.model.experts > 1:
             numbers = self.layout.ep * batch * tokens * self.model.active * self.model.config.hidden
             yield self._priced(f"tokens to their experts and back{at}", "all_to_all", numbers * size, 2 * layers,
-                               self.machine.meeting(self.layout.ep, self.layout.tp, self.layout.devices),
-                               "Lepikhin et al. 2020")
+                               experts, "Lepikhin et al. 2020")
 
     def _messages(self) -> Iterator[_Term]:
         """From stage to stage, and the chosen token back to the first."""

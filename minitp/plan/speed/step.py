@@ -41,7 +41,7 @@ class StepTime:
     """A training step of `sequences` sequences on `devices` devices.
 
     flops   of the whole step on all devices; `peak` of one device in FLOP/s
-    stage   the stage that has most to compute, whose time the step's is
+    stage   the slowest stage, whose time the step's is
     bubble  idle time as a share of the ideal time (SC21, section 2.2)
     hidden  what runs beside something else and so takes no time of its own, in seconds by axis
     moved   bytes that a rank sends in the step: of two layouts that take equally long the one that moves less is better
@@ -139,7 +139,20 @@ class _Step:
 
     @cached_property
     def stage(self) -> int:
-        return flops.slowest_stage(self.model, self.layout, self.job.seq)
+        """The one with the most to compute; where the stages' groups lie differently on boxes, the slowest."""
+        if len({self._spreads(stage) for stage in range(self.layout.pp)}) == 1:
+            return flops.slowest_stage(self.model, self.layout, self.job.seq)
+        return max(flops.stages(self.model, self.layout, self._spreads),
+                   key=lambda stage: self.takes(self.micro_batch(stage).hardware) + self._waits(stage))
+
+    def _spreads(self, stage: int) -> tuple[tuple[int, ...], ...]:
+        return self.machine.spreads(self.layout, stage)
+
+    def _waits(self, stage: int) -> float:
+        """Seconds that a stage's micro-batch waits for what nothing hides."""
+        moved = traffic.step(self.model, self.layout, self.job, self.machine, stage)
+        return sum(row.count * price(row.op, row.payload, row.meeting, self.machine, policy=self.policy).seconds
+                   for row in moved if row.axis in IN_THE_WAY and row.phase != "optimizer") / self.m
 
     @cached_property
     def bubble(self) -> float:
@@ -223,12 +236,17 @@ class _Step:
         """Filling and draining: the other stages' time for one micro-batch, by chunks. Stages may differ."""
         layout, between = self.layout, ideal / self.m - products
         others = {stage: count - (stage == self.stage)
-                  for stage, count in flops.stages(self.model, layout).items()}
-        mean = sum(count * (self.takes(self.micro_batch(stage).hardware) + between)
+                  for stage, count in flops.stages(self.model, layout, self._spreads).items()}
+        mean = sum(count * (self.takes(self.micro_batch(stage).hardware) + between + self._more(stage))
                    for stage, count in others.items()) / max(1, layout.pp - 1)
         return TimeRow("pipeline bubble", "(p − 1)/(v·m) of the ideal time, by the other stages' mean",
                        f"{self.bubble:.4g} · {self.m} · {seconds_in(mean)}", self.bubble * self.m * mean,
                        "plan.schedule; SC21, section 2.2")
+
+    def _more(self, stage: int) -> float:
+        """Seconds that a micro-batch of another stage waits longer, where its groups lie otherwise on the boxes."""
+        alike = self._spreads(stage) == self._spreads(self.stage)
+        return 0.0 if alike else self._waits(stage) - self._waits(self.stage)
 
     def _data(self, priced: list[tuple[Traffic, float]], each: float,
               mine: PassFlops) -> tuple[list[TimeRow], float]:

@@ -150,7 +150,7 @@ class _Step:
 
     def tensor(self) -> Iterator[Traffic]:
         """The sync points of the tp group. The loss's are of float32."""
-        meeting, precision = self.machine.spread(self.layout, "tp"), self.job.precision
+        meeting, precision = self.machine.spread(self.layout, "tp", self.stage), self.job.precision
         for sync in syncs(self.model, self.layout, self.job.micro_batch, self.tokens, self.job.recompute):
             there = on_stage(self.layout, self.stage, sync.part, self.model.config.layers)
             count = sync.times * there * self.micro_batches
@@ -170,7 +170,7 @@ class _Step:
         piece = 2 * self.job.micro_batch * self.tokens * width * self.job.precision.activations
         hops = self.layers * (self.layout.cp - 1) * self.micro_batches
         again = int(self.job.recompute == "full")
-        meeting = self.machine.spread(self.layout, "cp")                       # a ring is as slow as its worst hop
+        meeting = self.machine.spread(self.layout, "cp", self.stage)           # a ring is as slow as its worst hop
         for phase, times, what in (("forward", 1, "K, V"), ("backward", 2 + again, "K, V and their gradients")):
             yield self.row("cp", f"ring attention, {what}", phase, "send", piece, hops * times, meeting,
                            "(cp − 1) · 2·b·s/cp·(kv heads)·e a layer", "Liu et al. 2023", "behind attention's products")
@@ -184,7 +184,7 @@ class _Step:
         worst = max(every, key=lambda one: one.level).meeting               # the slowest holds up the others
         mean = tuple(sum(level) / len(every) for level in zip(*(one.shares for one in every), strict=True))
         cut = layout.tp if layout.sequence or self.scatter_gather else 1
-        inside = self.machine.spread(layout, "tp")
+        inside = self.machine.spread(layout, "tp", self.stage)
         for phase, end in (("forward", last), ("backward", 0)):
             count = self.micro_batches * (layout.chunks - (self.stage == end))
             other = (self.stage + (1 if end else -1)) % layout.pp
@@ -253,7 +253,7 @@ class _Step:
         if model.experts == 1 or layout.ep == 1:
             return
         payload = layout.ep * self.stream * model.active / (layout.tp if layout.sequence else 1)
-        meeting = self.machine.meeting(layout.ep, layout.tp, layout.devices)
+        meeting = self.machine.spread_of(layout.ep, layout.tp, layout, self.stage)
         again = 2 if self.job.recompute == "full" else 0
         for phase, times in (("forward", 2), ("backward", 2 + again)):
             yield self.row("ep", "tokens to their experts and back", phase, "all_to_all", payload,
@@ -263,7 +263,7 @@ class _Step:
     def owed(self) -> Iterator[Traffic]:
         """Once a step over the tp group: copied kv heads' gradients; with sequence parallelism those of norms, too."""
         layout, bytes_each = self.layout, self.job.precision.gradients
-        inside, owed = self.machine.spread(layout, "tp"), copies(self.model, layout) * self.layers
+        inside, owed = self.machine.spread(layout, "tp", self.stage), copies(self.model, layout) * self.layers
         yield self.row("tp", "gradients of copied kv heads", "optimizer", "all_reduce", owed * bytes_each, 1, inside,
                        "of k and v", PREDICTED)
         if layout.sequence:
