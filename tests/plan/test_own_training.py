@@ -125,7 +125,7 @@ def test_the_allocator_says_the_same(config, recompute):
     """But for Python's own objects: nothing that a pass leaves in memory is left out of what it counts."""
     larger = replace(CONFIGS[config], layers=3, hidden=256, head_size=32, ffn=300, vocab=500, positions=64)
     [(found, planned)] = run_threads(kept_by_the_allocator, 1, config=larger, recompute=recompute)
-    assert 0 <= found - planned < 60_000 < planned / 10, (found, planned)
+    assert 0 <= found - planned < 150_000 < planned / 10, (found, planned)
 
 
 # --- the planner's questions, put to the closed form of the collectives ----------------------------------------------
