@@ -14,6 +14,7 @@ from minitp.cli_plan.options import (
     OF_TRAINING,
     BetweenOption,
     CacheOption,
+    ChunkLayersOption,
     Degree,
     DevicesOption,
     LinkOption,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from minitp.plan.job import Job
     from minitp.plan.layout import Layout
 
-OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding", "show")
+OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding",
+              "stage_layers", "show")
 
 
 class Schedule(StrEnum):
@@ -92,9 +94,9 @@ def simulate(
         tp: Degree("Tensor", "1") = 1, pp: Degree("Pipeline", "1") = 1,              # type: ignore[valid-type]
         dp: Degree("Data", "devices / (tp · pp)") = None,                              # type: ignore[valid-type]
         zero: ZeroOption = 0, sequence: SequenceOption = False, schedule: ScheduleOption = Schedule.one_f_one_b,
-        chunks: ChunksOption = 1, embedding: EmbeddingOption = Embedding.vocab, straggler: StragglerOption = None,
-        jitter: JitterOption = 0.0, seed: SeedOption = 0, output: OutputOption = None, show: ShowOption = Show.classes,
-        json: JsonOption = False) -> None:
+        chunks: ChunksOption = 1, stage_layers: ChunkLayersOption = None, embedding: EmbeddingOption = Embedding.vocab,
+        straggler: StragglerOption = None, jitter: JitterOption = 0.0, seed: SeedOption = 0,
+        output: OutputOption = None, show: ShowOption = Show.classes, json: JsonOption = False) -> None:
     """Play a training step, a generation, or a recorded run event by event on a machine you don't have."""
     from minitp.commands.plan import simulate as command
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
@@ -109,7 +111,7 @@ def simulate(
     refuse(["speed"], "a replay: a model's own work is counted, not measured")
     planned, there = catalogue.model(source), the_machine(machine, None, None, link, between).devices
     dp = replicas(gpus, tp * pp, dp, there)
-    layout = _layout(tp, pp, dp, sequence, zero, schedule, chunks, embedding)
+    layout = _layout(tp, pp, dp, sequence, zero, schedule, chunks, embedding, stage_layers)
     job = the_job(task, positions=planned.config.positions, seq=seq, prompt=prompt, new=new, weights=weights,
                   batch=batch or usual_batch(task is Task.train, dp, pp, micro_batch), cache=cache, precision=precision,
                   tokens=None, micro_batch=micro_batch, recompute=recompute)
@@ -118,12 +120,13 @@ def simulate(
 
 
 def _layout(tp: int, pp: int, dp: int, sequence: bool, zero: int, schedule: Schedule, chunks: int,
-            embedding: Embedding) -> "Layout":
+            embedding: Embedding, stage_layers: str | None) -> "Layout":
     from typing import Literal, cast
 
-    from minitp.plan.layout import Layout
+    from minitp.plan.layout import Layout, parse_stage_layers
     return Layout(tp=tp, pp=pp, dp=dp, sequence=sequence, zero=cast(Literal[0, 1, 2, 3], zero),
-                  schedule=schedule.value, chunks=chunks, embedding=embedding.value)
+                  schedule=schedule.value, chunks=chunks, embedding=embedding.value,
+                  stage_layers=None if stage_layers is None else parse_stage_layers(stage_layers))
 
 
 def _computed_in(job: "Job", activations: str) -> "Job":
