@@ -282,8 +282,8 @@ def test_no_big_number_is_typed_in():
     ("biggest-llama", {"model": "llama-9"}, "llama"), ("biggest-llama", {"machine": "8xz9"}, "8xz9"),
     ("biggest-llama", {"weights": "bf15"}, "bf15"), ("terabyte-gpu", {"memory": 0}, "0"),
     ("biggest-llama", {"memory": 1}, "1 byte of memory"), ("zero", {"devices": 1}, "2 or more"),
-    ("switch", {"devices": 1}, "2 or more"),
-    ("embedding-or-time", {"devices": 1}, "2 or more"), ("precision", {"machine": "laptop"}, "no units for half precision"),
+    ("switch", {"devices": 1}, "2 or more"), ("embedding-or-time", {"devices": 1}, "2 or more"),
+    ("precision", {"machine": "laptop"}, "no units for half precision"),
     ("switch", {"link": "carrier pigeon"}, "link"), ("biggest-lama", {}, "biggest-llama"),
     ("biggest-llama", {"model": "/no/such/config.json"}, "config.json"),
 ])

@@ -51,8 +51,8 @@ def train_biggest(what: WhatIf) -> Answer:
         (f"{model.name}: {model.parameters:,} parameters, {job.precision.states:g} bytes each with gradients in "
          f"{job.precision.gradients:g} bytes, {units.both(states.own)}. Planned is a batch of "
          f"{some(job.batch, 'sequence')} of {some(job.seq, 'token')}, {units.count(tokens)} tokens in all. It is the "
-         "same batch on every number of cards, so with more of them each replica has fewer micro-batches, and a pipeline "
-         "idles longer; on the other hand more cards leave more room, and less must be computed again."
+         "same batch on every number of cards, so with more of them each replica has fewer micro-batches, and a "
+         "pipeline idles longer; on the other hand more cards leave more room, and less must be computed again."
          f"{_gain(fit)}",
          *_as_published(model), *_into_the_reserve(model, job, machine, found), *_interleaving(model, job, fit)),
         (Table(f"On machines of {machine.per_machine} × {machine.device.name}, planned (a model)", (
