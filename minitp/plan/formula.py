@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil
+from threading import Lock
 from types import CodeType
 
 from minitp.errors import ConfigError
@@ -14,6 +15,8 @@ Number = int | float
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _SYMBOL = re.compile(r"[A-Za-z][A-Za-z_]*")
 _ROUNDED_UP = re.compile(r"⌈[^⌈⌉/]*/[^⌈⌉/]*⌉")
+_ONE_AT_A_TIME = Lock()
+"""CPython counts the depth of a tree being built once for all threads (to 3.12): two at a time end in a SystemError."""
 _PYTHON = str.maketrans({"·": "*", "−": "-", "²": "**2", "⌈": "(", "⌉": ")", "/": "@"})
 
 
@@ -55,7 +58,8 @@ def _compiled(formula: str) -> CodeType:
     if "/" in _ROUNDED_UP.sub("", formula) or any(sign in formula for sign in ("@", "**")):
         raise _refused(formula)
     try:
-        tree = ast.parse(formula.translate(_PYTHON), mode="eval")
+        with _ONE_AT_A_TIME:
+            tree = ast.parse(formula.translate(_PYTHON), mode="eval")
     except SyntaxError:
         raise _refused(formula) from None
     return compile(_python(tree.body), "formula", "eval")
