@@ -241,6 +241,25 @@ def test_a_step_of_405b_on_16384_devices_takes_seconds():
     assert made.shares[Share("waiting", "pp")] / made.shares[Share("computing", "")] == pytest.approx(15 / 16, rel=0.15)
 
 
+@pytest.mark.slow
+def test_jitter_on_16384_devices_takes_seconds():
+    begin = time.monotonic()
+    made = simulated(catalogue.model("llama-3.1-405b"), Layout(tp=8, pp=16, dp=128), Training(16384, 8192),
+                     catalogue.machine("8xh100-80", devices=16384), jitter=0.1, to_write=False)
+    assert time.monotonic() - begin < 8 and made.events > 600_000
+    with pytest.raises(ConfigError, match="that a trace is written with"):
+        _ = made.trace
+
+
+def test_what_is_too_large_to_be_written_is_simulated(monkeypatch):
+    monkeypatch.setattr("minitp.plan.simulate.write.MOST_EVENTS", 10)
+    what = WORKING, Layout(tp=2, pp=2), Training(4, 64), MACHINE
+    with pytest.raises(ConfigError, match="that a trace is written with"):
+        simulated(*what)
+    made = simulated(*what, to_write=False)
+    assert sum(made.shares.values()) == pytest.approx(made.seconds) and made.run["ranks"] == 2
+
+
 # --- replays ----------------------------------------------------------------------------------------------------------
 
 

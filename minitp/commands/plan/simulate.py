@@ -1,6 +1,6 @@
 """`minitp plan simulate`: a schedule or a recorded run on a machine that we don't have."""
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,16 +70,14 @@ def simulate_model(model: PlannedModel, layout: Layout, job: Job, machine: Machi
     devices, that is said and it is simulated."""
     told = warnings_of(model, layout, job, machine)
     _tell(how, lambda progress: simulated(model, layout, job, machine, stragglers=_stragglers(how), jitter=how.jitter,
-                                          seed=how.seed, show=show, queue=how.queue, progress=progress), told)
+                                          seed=how.seed, show=show, queue=how.queue, warnings=told,
+                                          to_write=how.output is not None, progress=progress))
 
 
-def _tell(how: How, make: Callable[[Progress], Simulation], warnings: Sequence[str] = ()) -> None:
-    """Simulate, write the trace where one is wanted, print where the time went. `warnings` are in the trace's header as
-    well."""
+def _tell(how: How, make: Callable[[Progress], Simulation]) -> None:
+    """Simulate, write the trace where one is wanted, print where the time went."""
     with steps_bar(Console(stderr=True), "simulating", 1) as bar:
         made = make(lambda done, total: bar(0, f"{done:,} of {count(total, 'event')}"))
-        if warnings:
-            made.trace.run["simulated"]["warnings"] = list(warnings)
         if how.output is not None:
             bar(0, f"writing {how.output.name}")
             made.trace.write(how.output)
@@ -105,8 +103,8 @@ def _straggler(text: str) -> Straggler:
 
 def _print(made: Simulation, console: Console) -> None:
     """The sentence that it is a model, the time, and a table of where it went."""
-    console.print(Text(f" {simulated_line(made.trace.run)} ", "bold black on cyan"))
-    told = made.trace.run["simulated"]
+    console.print(Text(f" {simulated_line(made.run)} ", "bold black on cyan"))
+    told = made.run["simulated"]
     layout = f" · {told['layout']}" if "layout" in told else ""
     console.print(Text.assemble((duration(made.seconds * 1e9), "bold"), f" for {made.what} on "
                                 f"{count(made.devices, 'device')}{layout}"))
