@@ -81,10 +81,30 @@ def test_the_pages_say_so_too(name, trace, tmp_path, monkeypatch):
 def test_a_step_has_the_planners_own_number_beside_it():
     said = " ".join(asked("tiny", "--tp", "2", "--gpus", "4", "--seq", "512", "--zero", "1").split())
     assert "`minitp plan` says" in said and "run beside the passes" in said and "without stragglers" not in said
-    assert "published runs this model's step is off by" in said
+    assert "published runs" not in said and "Nobody asked" not in said      # their error is that of another model
     slow = " ".join(asked("tiny", "--tp", "2", "--task", "infer", "--jitter", "0.1").split())
     assert "without stragglers and jitter" in slow and "published runs" not in slow
     assert json.loads(asked("tiny", "--gpus", "4", "--seq", "64", "--json"))["planned"]["hidden s"] > 0
+
+
+def test_a_layout_that_nobody_asked_for_fits_and_is_said(tmp_path):
+    fits = " ".join(asked("llama-3.1-8b", "--seq", "512", "--batch", "16").split())
+    assert "the fastest that fits" in fits and "16 sequences of 512 tokens" in fits and "ZeRO-" in fits
+    assert "Warning" not in fits
+    path = tmp_path / "large.json"
+    none = " ".join(asked("llama-3.1-405b", "--seq", "128", "--batch", "8", "-o", str(path)).split())
+    assert "none of these devices carries this" in none and "Warning: It doesn't fit" in none
+    assert "It doesn't fit" in simulated_line(Trace.read(path).run)
+    given = " ".join(asked("llama-3.1-405b", "--gpus", "8", "--tp", "8", "--seq", "128").split())
+    assert given.index("Warning: It doesn't fit") < given.index("for a training step") and "Nobody asked" not in given
+
+
+@pytest.mark.parametrize("option", [["--tp", "4"], ["--seq", "128"], ["--zero", "2"], ["--sequence-parallel"],
+                                    ["--schedule", "gpipe"], ["--batch", "4"], ["--embedding", "hidden"],
+                                    ["--show", "all"], ["--weights", "int8"]])
+def test_a_replay_refuses_what_belongs_to_a_prediction(option):
+    bundled = Path(__file__).parents[2] / "minitp" / "view" / "traces" / "tiny-4-ranks.json.gz"
+    assert f"{option[0]} belongs to the simulation of a model" in asked(str(bundled), *option, fails=True)
 
 
 def test_a_strangers_header_is_taken_as_text():

@@ -48,8 +48,8 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise, queue: 
     tails = [last - leave for last, leave in zip(lasts, left, strict=True)]
     axis, end = trace.words("axis")[script.event].tolist(), max(lasts)
     made.run |= _header(trace, made, machine, speed, noise)
-    return Simulation(made.run, lambda: made, "a replay", end / NS, shares(times, first, axis, [1 / len(left)] * len(left), tails, end),
-                      len(left), len(left), len(rank))
+    spent = shares(times, first, axis, [1 / len(left)] * len(left), tails, end)
+    return Simulation(made.run, lambda: made, "a replay", end / NS, spent, len(left), len(left), len(rank))
 
 
 def _queued(program: Program, script: Script, machine: Machine) -> Program:
