@@ -129,6 +129,15 @@ def test_numbers_as_json_and_a_run_replayed(tmp_path, capsys):
     assert check(files[1]) == 0
 
 
+@pytest.mark.parametrize("show_", ["classes", "all"])
+def test_what_has_no_closed_form_says_so(show_, tmp_path, capsys):
+    path = tmp_path / "step.json"
+    asked("tiny", "--tp", "2", "--pp", "2", "--gpus", "8", "--seq", "32", "--show", show_, "-o", str(path))
+    assert check(path) == 2
+    said = capsys.readouterr().err
+    assert "simulated one of TP2 × PP2 × DP2" in said and "tensor parallelism alone" in said and "Error" not in said
+
+
 @pytest.mark.parametrize(("words", "told"), [
     (["nothing.json.gz"], "there is no trace"), (["tiny", "--tp", "3", "--gpus", "8"], "6 would work"),
     (["tiny", "--tp", "2", "--dp", "2", "--gpus", "8"], "leave out --gpus or --dp"),
