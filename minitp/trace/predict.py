@@ -24,10 +24,9 @@ def unforetold(run: dict[str, Any]) -> str:
     if not is_simulated(run) or "training" in run or "generation" in run:
         return ""
     told = simulated_part(run)
-    return (f"this trace is a simulated one of {plain(told.get('layout', 'a layout'), 60)}: there is nothing to hold it "
-            "against. The closed form is that of tensor parallelism alone, in float32 (`minitp plan simulate … --tp N "
-            "--pp 1 --dp 1` with --precision float32, or --weights, --cache and --activations float32); how long a "
-            "run on other axes takes and moves `minitp plan` counts")
+    return (f"this trace is a simulated one of {plain(told.get('layout', 'a layout'), 60)}: there is nothing to hold "
+            "it against. The closed form is that of tensor parallelism alone, in float32 (`minitp plan simulate … --tp N "
+            "--pp 1 --dp 1` with --precision float32, or --weights, --cache and --activations float32)")
 
 
 def plan_from_run(run: dict[str, Any]) -> Plan:

@@ -5,7 +5,7 @@ from minitp.trace.wording import plain
 from minitp.view.reading import PlayReader, SyncView
 
 PART_NAMES = {"d_mlp": "MLP", "d_attention": "attention", "d_block": "attention + MLP", "d_head": "head",
-              "copies": "copied heads", "norm": "gradient norm"}
+              "copies": "copied heads", "norm": "gradient norm", "message": "message between stages"}
 
 _G = "dy is whole on every rank, so behind the row cut (g) nothing is sent"
 _WORK: Mapping[str, str] = {

@@ -55,7 +55,7 @@ def test_every_view_says_that_it_is_a_model(trace):
     show(trace, console=Console(file=stream, width=200, highlight=False))
     assert NOT_MEASURED in stream.getvalue() and "rank 0: device 0 · stage 0" in stream.getvalue()
     made = play(trace)
-    assert made["run"]["notes"][0].startswith(NOT_MEASURED) and made["run"]["world"] == "simulated"
+    assert made["run"]["banner"][0].startswith(NOT_MEASURED) and made["run"]["world"] == "simulated"
     assert made["run"]["title"].endswith(", simulated")
     assert NOT_MEASURED in to_html(made)
     assert "(simulated: a model, not measured)" in chrome(trace)["traceEvents"][0]["args"]["name"]

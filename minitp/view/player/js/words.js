@@ -11,6 +11,7 @@ const PARTS = {
   load: "loading", embedding: "embedding", attention: "attention", mlp: "MLP", block: "attention and MLP", head: "head",
   sample: "sample", control: "control", loss: "loss", d_attention: "attention", d_mlp: "MLP",
   d_block: "attention and MLP", d_head: "head", copies: "copied heads", norm: "gradient norm",
+  message: "message between stages",
 };
 
 const NUMBERS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 20 });
@@ -44,6 +45,7 @@ function grouped(number) {
 }
 
 function duration(ns) {
+  if (ns < 1) return "0 ns";
   for (const [factor, unit] of [[1, "ns"], [1e3, "µs"], [1e6, "ms"]]) {
     if (ns < 999.5 * factor) return `${three(ns / factor)} ${unit}`;
   }
