@@ -25,8 +25,8 @@ def unforetold(run: dict[str, Any]) -> str:
         return ""
     told = simulated_part(run)
     return (f"this trace is a simulated one of {plain(told.get('layout', 'a layout'), 60)}: there is nothing to hold "
-            "it against. The closed form is that of tensor parallelism alone, in float32 (`minitp plan simulate … --tp N "
-            "--pp 1 --dp 1` with --precision float32, or --weights, --cache and --activations float32)")
+            "it against. The closed form is that of tensor parallelism alone, in float32 (`minitp plan simulate … --tp "
+            "N --pp 1 --dp 1` with --precision float32, or --weights, --cache and --activations float32)")
 
 
 def plan_from_run(run: dict[str, Any]) -> Plan:

@@ -1,4 +1,5 @@
 """What the player says of a simulated run: that it is one, what a lane is, and who meets where it stands for many."""
+import re
 from typing import Any
 
 from minitp.trace.file import Trace
@@ -14,10 +15,24 @@ def banner(run: dict[str, Any]) -> list[str]:
     """Sentences to stand above everything; none for a real run."""
     if not is_simulated(run):
         return []
-    named = [f"rank {rank}: {words}" for rank, words in enumerate(lane_words(run)) if words]
+    return [simulated_line(run), *filter(None, [_who(run)])]
+
+
+def _who(run: dict[str, Any]) -> str:
+    """What a lane is, and for how many devices it stands."""
+    told = simulated_part(run).get("ranks")
+    stands = {one["stands_for"] for one in (told if isinstance(told, list) else [])
+              if isinstance(one, dict) and _whole(one.get("stands_for"))}
+    named = lanes(run)
+    if not named or not stands:
+        return ""
+    is_, many = "A lane is one device, named by its place in the layout", max(stands)
+    if len(stands) == 1:
+        return f"{is_}{f': it stands for {many:,} that do the same at the same time' if many > 1 else ''}."
+    some = [f"{name} for {words.rpartition('stands for ')[2] if 'stands for' in words else 1}"
+            for name, words in zip(named, lane_words(run), strict=True)][:_LANES]
     more = f"; and {len(named) - _LANES:,} more" if len(named) > _LANES else ""
-    each = "A lane is one device and stands for all that do the same at the same time"
-    return [simulated_line(run), *([f"{each}. {'; '.join(named[:_LANES]).capitalize()}{more}."] if named else [])]
+    return f"{is_}, and stands for those that do the same at the same time: {'; '.join(some)}{more}."
 
 
 def lanes(run: dict[str, Any]) -> list[str]:
@@ -73,10 +88,17 @@ def _whole(number: Any) -> bool:
     return type(number) is int and 0 <= number < 2**31
 
 
-def in_groups(text: str) -> str:
-    """A caption where a lane stands for the devices that meet: they are no ranks of the picture."""
+def in_groups(text: str, names: list[str]) -> str:
+    """A caption where a lane stands for the devices that meet: they are no ranks of the picture, and lanes have names.
+    """
     for rank, device in (("very rank", "very device of the group"), ("ach rank", "ach device of the group"),
                          ("no rank", "no device"), ("the ranks'", "the devices'"), ("on one rank only",
                                                                                    "on one device only")):
         text = text.replace(rank, device)
-    return text
+
+    def named(found: re.Match[str]) -> str:
+        number = int(found[2])
+        name = names[number] if number < len(names) else f"rank {number}"
+        return name[:1].upper() + name[1:] if found[1] == "R" else name
+
+    return re.sub(r"([Rr])ank (\d{1,6})", named, text)

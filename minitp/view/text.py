@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from math import floor, isfinite, log10
 from typing import Any
 
+from minitp.trace.schema import MESSAGES
 from minitp.trace.wording import dimensions, duration, plain, size
 from minitp.view import passes, training_text
 from minitp.view.reading import PlayReader, SyncView
@@ -50,7 +51,7 @@ def caption(reader: PlayReader, k: int, phase: int) -> str:
     if not 0 <= phase <= 3:
         raise ValueError(f"a sync has the phases 0 to 3, not {phase}")
     text = (_computing, _arriving, _combining, _afterwards)[phase](reader, sync)
-    return in_groups(text) if sync.among else text
+    return in_groups(text, reader.run["lanes"]) if sync.among else text
 
 
 # --- before: what each rank computes ------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def _computing(reader: PlayReader, sync: SyncView) -> str:
 def _arriving(reader: PlayReader, sync: SyncView) -> str:
     waits = sync.waits
     if len(waits) <= 1 and sync.among > 1:
-        return (f"{_upper(sync.group)}; one end is shown." if sync.part == MESSAGE else
+        return (f"{_upper(sync.group)}; one end is shown." if sync.op in MESSAGES else
                 f"Here meet {sync.group}: the lane stands for all of them, who come at the same time.")
     if len(waits) <= 1:
         return "One rank alone: nobody to wait for."
@@ -140,8 +141,8 @@ def _combining(reader: PlayReader, sync: SyncView) -> str:
                 "every rank takes its own partial sum for the whole.")
     text = _COMBINE.get(sync.op, "moves {shape} between {n} ranks").format(n=max(ranks, sync.among), shape=shape)
     if sync.among > 1:
-        return (f"{_upper(op_name(sync.op))}: {sync.group} {shape} ({sync.dtype}, payload {size(sync.payload)})."
-                if sync.part == MESSAGE else f"{_upper(op_name(sync.op))} between {sync.group}: {text} "
+        return (f"{_upper(op_name(sync.op))}: {sync.group}: {shape} ({sync.dtype}, payload {size(sync.payload)})."
+                if sync.op in MESSAGES else f"{_upper(op_name(sync.op))} between {sync.group}: {text} "
                 f"({sync.dtype}, payload {size(sync.payload)}).")
     if ranks == 1:
         text = f"one rank alone, so {shape} is whole already"

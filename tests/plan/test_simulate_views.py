@@ -18,6 +18,9 @@ from minitp.view.ledger import Ledger
 from minitp.view.passes import Passes
 from minitp.view.player.export import to_html
 from minitp.view.question import question_of
+from minitp.view.reading import PlayReader
+from minitp.view.simulated import banner, lanes
+from minitp.view.text import caption, place
 from minitp.view.watch import play
 
 STEP = ["llama-3.1-8b", "--machine", "8xa100-80", "--gpus", "64", "--tp", "4", "--pp", "4", "--seq", "128"]
@@ -148,3 +151,30 @@ def test_what_has_no_closed_form_says_so(show_, tmp_path, capsys):
       "interleaved", "--chunks", "2", "--batch", "6"], "multiple of 4")])
 def test_what_the_verb_refuses(words, told):
     assert told in asked(*words, fails=True)
+
+
+def test_who_meets_is_said_by_stage_and_size(trace):
+    """The player's captions are these word for word."""
+    made = play(trace)
+    reader, run = PlayReader(made), made["run"]
+    assert "A lane is one device, named by its place in the layout" in run["banner"][1] and len(run["lanes"]) > 4
+    assert not any(NOT_MEASURED in note for note in run["notes"])
+    embedding = next(k for k in range(reader.n) if reader.sync(k).site == "embedding")
+    said = [caption(reader, embedding, phase) for phase in range(4)]
+    assert "between 4 devices of stage 0 (tp): adds the 4 partial sums" in said[2]
+    assert not any("one rank alone" in text or "every rank" in text for text in said)
+    sent = [reader.sync(k) for k in range(reader.n) if reader.sync(k).op == "send"]
+    assert {one.part for one in sent} == {"message"}
+    assert {one.group for one in sent if one.phase == "forward"} == {
+        f"stage {n} sends to stage {n + 1}" for n in range(3)}
+    assert place(reader, sent[0].index).split(" · ")[-2].startswith("stage ")
+    for phase in range(4):
+        assert "rank" not in caption(reader, sent[0].index, phase)
+    assert "Message: stage 0 sends to stage 1" in caption(reader, sent[0].index, 2)
+
+
+def test_strangers_places_are_numbers_or_nothing():
+    for told in ({"layout": "x", "ranks": [7, {"pp": "x", "stands_for": -1}]}, {"layout": 7}, {"layout": "TP2"}):
+        assert banner({"simulated": told, "ranks": 2})[0].startswith(NOT_MEASURED)
+        assert all(isinstance(name, str) for name in lanes({"simulated": told, "ranks": 2}))
+    assert lanes({}) == [] == banner({})

@@ -38,7 +38,7 @@ const COMBINES = {
 function captionOf(model, sync, phase) {
   const here = sync.times.map((row, rank) => ({ ...row, rank })).filter(row => row.present);
   const text = [computing, arriving, combining, afterwards][phase](model, sync, here);
-  return sync.among ? inGroups(text) : text;
+  return sync.among ? inGroups(text, model.lanes) : text;
 }
 
 // Where a lane stands for the devices that meet: they are no ranks of the picture.
@@ -47,8 +47,10 @@ const IN_GROUPS = [
   ["the ranks'", "the devices'"], ["on one rank only", "on one device only"],
 ];
 
-function inGroups(text) {
-  return IN_GROUPS.reduce((words, [rank, device]) => words.replaceAll(rank, device), text);
+function inGroups(text, lanes) {
+  const said = IN_GROUPS.reduce((words, [rank, device]) => words.replaceAll(rank, device), text);
+  return said.replace(/([Rr])ank (\d+)/g, (word, letter, rank) => lanes[rank] === undefined ? word
+    : letter === "R" ? upper(lanes[rank]) : lanes[rank]);
 }
 
 const upper = text => text.slice(0, 1).toUpperCase() + text.slice(1);
@@ -62,9 +64,9 @@ function computing(model, sync, here) {
   return `Compute: ${work}${here.length ? ` Time: ${byRank(here, row => row.enter - row.begin)}.` : ""}`;
 }
 
-function arriving(model, { op, root, last, among, group, part }, here) {
+function arriving(model, { op, root, last, among, group }, here) {
   if (here.length <= 1 && among > 1) {
-    return part === "message" ? `${upper(group)}; one end is shown.`
+    return op === "send" || op === "receive" ? `${upper(group)}; one end is shown.`
       : `Here meet ${group}: the lane stands for all of them, who come at the same time.`;
   }
   if (here.length <= 1) return "One rank alone: nobody to wait for.";
@@ -94,7 +96,7 @@ function combining(model, sync, here) {
 
 function combiningMany(sync, name, payload, n) {
   const shape = dimensions(sync.shape);
-  if (sync.part === "message") return `${upper(name)}: ${sync.group} ${shape} (${payload}).`;
+  if (sync.op === "send" || sync.op === "receive") return `${upper(name)}: ${sync.group}: ${shape} (${payload}).`;
   const what = (COMBINES[sync.op] || "moves {shape} between {n} ranks").replace("{n}", n).replace("{shape}", shape);
   return `${upper(name)} between ${sync.group}: ${what} (${payload}).`;
 }

@@ -11,7 +11,6 @@ const PARTS = {
   load: "loading", embedding: "embedding", attention: "attention", mlp: "MLP", block: "attention and MLP", head: "head",
   sample: "sample", control: "control", loss: "loss", d_attention: "attention", d_mlp: "MLP",
   d_block: "attention and MLP", d_head: "head", copies: "copied heads", norm: "gradient norm",
-  message: "message between stages",
 };
 
 const NUMBERS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 20 });

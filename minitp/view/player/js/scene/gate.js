@@ -26,7 +26,7 @@ const isSum = (spec) => ["sum", "cut", "max"].includes(spec.gate.kind);
 /** What a rank's term is called inside the gate: the number that is being added, or the rank. */
 function termWords(kit, spec, rank, index) {
   const term = isSum(spec) ? termValue(kit.sync, rank, index) : null;
-  return term === null ? `rank ${rank}` : numberWords(term, spec.decimals);
+  return term === null ? spec.names?.[rank] ?? `rank ${rank}` : numberWords(term, spec.decimals);
 }
 
 /**
