@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from minitp.plan.machine import Machine
 
 MACHINE, JOB, LAYOUT = "The machine", "What is run on it", "How the model is laid out"
-OF_TRAINING = ("seq", "tokens", "precision", "micro_batch", "recompute", "zero", "chunks", "schedule", "sequence")
+OF_TRAINING = ("seq", "tokens", "precision", "micro_batch", "recompute", "zero", "chunks", "schedule",
+               "sequence")
 OF_INFERENCE = ("prompt", "new", "prefill_tokens", "weights", "cache", "activations")
 
 
@@ -76,6 +77,11 @@ MicroOption = Annotated[int | None, opt("Sequences a replica works on at once (t
                                         panel=JOB, show_default="1, 2, 4 … are tried")]
 RecomputeOption = Annotated[Recompute | None, opt("What the backward pass computes again (train).", panel=JOB,
                                                   show_default="as little as fits")]
+
+
+ChunkLayersOption = Annotated[str | None, opt("Layers of each stage, or chunk, in the order of the model: 5,6x10,5 (5, "
+                                              "ten times 6, 5).", "--stage-layers", panel=LAYOUT,
+                                              metavar="COUNTS", show_default="as even as can be")]
 
 
 def Degree(what: str, tried: str = "all are tried") -> Any:  # noqa: N802  (it makes a type)

@@ -15,6 +15,7 @@ from minitp.cli_plan.options import (
     OF_TRAINING,
     BetweenOption,
     CacheOption,
+    ChunkLayersOption,
     Degree,
     DevicesOption,
     LinkOption,
@@ -42,9 +43,10 @@ if TYPE_CHECKING:
     from minitp.plan.machine import Machine
     from minitp.plan.model import PlannedModel
 
-OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding", "show")
+OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding",
+              "stage_layers", "show")
 
-OF_LAYOUT = ("tp", "pp", "dp", "zero", "sequence", "schedule", "chunks")
+OF_LAYOUT = ("tp", "pp", "dp", "zero", "sequence", "schedule", "chunks", "stage_layers")
 FASTEST = "Nobody asked for a layout: this is the fastest that fits, as `minitp plan` finds it,"
 NONE_FITS = "Nobody asked for a layout, and none of these devices carries this: the plainest is played."
 
@@ -100,9 +102,9 @@ def simulate(
         tp: Degree("Tensor", "all: the fastest that fits; some: 1") = 1, pp: Degree("Pipeline", "likewise") = 1,              # type: ignore[valid-type]
         dp: Degree("Data", "devices / (tp · pp)") = None,                              # type: ignore[valid-type]
         zero: ZeroOption = 0, sequence: SequenceOption = False, schedule: ScheduleOption = Schedule.one_f_one_b,
-        chunks: ChunksOption = 1, embedding: EmbeddingOption = Embedding.vocab, straggler: StragglerOption = None,
-        jitter: JitterOption = 0.0, seed: SeedOption = 0, output: OutputOption = None, show: ShowOption = Show.classes,
-        json: JsonOption = False) -> None:
+        chunks: ChunksOption = 1, stage_layers: ChunkLayersOption = None, embedding: EmbeddingOption = Embedding.vocab,
+        straggler: StragglerOption = None, jitter: JitterOption = 0.0, seed: SeedOption = 0,
+        output: OutputOption = None, show: ShowOption = Show.classes, json: JsonOption = False) -> None:
     """Play a training step, a generation, or a recorded run event by event on a machine you don't have."""
     from minitp.commands.plan import simulate as command
     how = command.How(tuple(straggler or ()), jitter, seed, queue, output, json)
@@ -129,7 +131,7 @@ def simulate(
         command.simulate_model(planned, *chosen, there, show.value, how, f"{FASTEST} {job_in_words(chosen[1])}.")
         return
     dp = replicas(gpus, tp * pp, dp, there.devices)
-    layout = _layout(tp, pp, dp, sequence, zero, schedule, chunks, embedding)
+    layout = _layout(tp, pp, dp, sequence, zero, schedule, chunks, embedding, stage_layers)
     command.simulate_model(planned, layout, job(batch or usual_batch(task is Task.train, dp, pp, micro_batch)),
                            the_machine(machine, layout.devices, None, link, between), show.value, how,
                            NONE_FITS if free else "")
@@ -149,12 +151,13 @@ def _fastest(model: "PlannedModel", machine: "Machine", job: "Job", micro_batch:
 
 
 def _layout(tp: int, pp: int, dp: int, sequence: bool, zero: int, schedule: Schedule, chunks: int,
-            embedding: Embedding) -> "Layout":
+            embedding: Embedding, stage_layers: str | None) -> "Layout":
     from typing import Literal, cast
 
-    from minitp.plan.layout import Layout
+    from minitp.plan.layout import Layout, parse_stage_layers
     return Layout(tp=tp, pp=pp, dp=dp, sequence=sequence, zero=cast(Literal[0, 1, 2, 3], zero),
-                  schedule=schedule.value, chunks=chunks, embedding=embedding.value)
+                  schedule=schedule.value, chunks=chunks, embedding=embedding.value,
+                  stage_layers=None if stage_layers is None else parse_stage_layers(stage_layers))
 
 
 def _computed_in(job: "Job", activations: str) -> "Job":

@@ -5,7 +5,7 @@ from math import isqrt, prod
 from typing import Literal
 
 from minitp.plan import memory
-from minitp.plan.job import Inference, Job
+from minitp.plan.job import LARGEST, Inference, Job
 from minitp.plan.layout import AXES
 from minitp.plan.model import PlannedModel
 from minitp.trace.wording import count
@@ -22,6 +22,7 @@ class Limits:
     ep              every number of replicas that the experts can be dealt to evenly
     zero            every stage; recompute: the least that fits
     micro_batch, chunks  1, 2, 4 … as long as it fits and the step gets faster
+    stage_layers    layers of each chunk: as even as can be
     sequence        of a training with tp: on, and the best of a mesh once more without
     reserve         share of a device that is kept free; `nominal`: of the size in its name
     """
@@ -35,6 +36,7 @@ class Limits:
     micro_batch: int | None = None
     chunks: int | None = None
     sequence: bool | None = None
+    stage_layers: tuple[int, ...] | None = None
     reserve: float = memory.RESERVE
     nominal: bool = False
 
@@ -69,15 +71,28 @@ def expert_degrees(model: PlannedModel, replicas: int, fixed: int | None) -> Ite
     return [n for n in range(1, min(replicas, model.experts) + 1) if replicas % n == 0 and model.experts % n == 0]
 
 
-def chunks(model: PlannedModel, pp: int, fixed: int | None) -> Iterator[int]:
-    """1, 2, 4 … model chunks a stage, as long as each has a layer."""
-    if fixed is not None:
-        yield fixed
-        return
-    chunks = 1
-    while chunks == 1 or (pp > 1 and pp * chunks <= model.config.layers):
-        yield chunks
-        chunks *= 2
+def chunks(model: PlannedModel, pp: int, limits: Limits) -> Iterable[int]:
+    """1, 2, 4 … model chunks a stage, as long as each has a layer; and as many as leave the ends a chunk of their
+    own."""
+    if limits.chunks is not None:
+        return [limits.chunks]
+    if limits.stage_layers is not None:
+        return [len(limits.stage_layers) // pp]
+    if pp == 1:
+        return [1]
+    layers, powers = model.config.layers, [2**k for k in range(LARGEST.bit_length())]
+    alone = [(layers + 2) // pp] if (layers + 2) % pp == 0 and layers + 2 > pp else []
+    return sorted({1, *(each for each in powers if pp * each <= layers), *alone})
+
+
+def undealt(pp: int, limits: Limits, training: bool) -> str:
+    """Why the layers that were named for each chunk are none for so many stages; empty where they are."""
+    if limits.stage_layers is None:
+        return ""
+    named = len(limits.stage_layers)
+    fits = named == pp * limits.chunks if limits.chunks else named % pp == 0 and (training or named == pp)
+    return "" if fits else (f"layers are named for {count(named, 'chunk')}, and there are {count(pp, 'stage')}"
+                            + (f" of {count(limits.chunks, 'chunk')}" if limits.chunks else ""))
 
 
 def micro_batches(batch: int, dp: int, fixed: int | None) -> Iterator[int]:

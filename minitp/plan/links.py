@@ -12,7 +12,7 @@ from minitp.errors import ConfigError
 from minitp.plan.data_file import Entry, named, read, texts, unknown, whole
 from minitp.plan.units import parse_rate, parse_seconds
 
-Kind = Literal["nvlink", "pcie", "rdma", ""]
+Kind = Literal["nvlink", "pcie", "xgmi", "rdma", ""]
 FILE = Path(__file__).parent / "catalogue" / "links.toml"
 
 
@@ -21,7 +21,7 @@ class Link:
     """What one rank sees of the network: a message of n bytes takes latency_s + n / bytes_per_s, either way.
 
     data_sheet  bytes/s per direction as the maker says it, where `bytes_per_s` is what was reached; 0: not known
-    kind        what a library's start-up times are known for: nvlink, pcie, rdma; empty: anything else
+    kind        what a library's start-up times are known for: nvlink, pcie, xgmi, rdma; empty: anything else
     peers       the others that a rank has a wire of its own to, each with 1/peers of the rate; 0: a switch or a bus
     """
     name: str

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
-from math import ceil, lcm
+from math import ceil, lcm, prod
 from operator import mul
 from types import MappingProxyType
 from typing import Any, Literal
@@ -156,18 +156,31 @@ class Machine:
             below *= level.size
         return replace(self, levels=(inner, *middle, replace(outer, size=ceil(boxes / below))))
 
-    def spread(self, layout: Layout, axis: str) -> tuple[int, ...]:
-        """How the members of the worst group of an axis lie: how many meet at each level.
+    def spread(self, layout: Layout, axis: str, stage: int | None = None) -> tuple[int, ...]:
+        """How the members of the worst group of an axis lie, of all or of one stage's: how many meet at each level.
 
         (8, 1): all in one box. (1, 16): 16 boxes, one member in each. Their product is the group's size, where the
         degrees fit the boxes; where they don't, it is more: the fullest box counts.
         """
-        return self.meeting(getattr(layout, axis), layout.strides[axis], layout.devices)
+        return self.spread_of(getattr(layout, axis), layout.strides[axis], layout, stage)
 
-    def meeting(self, members: int, stride: int = 1, devices: int | None = None) -> tuple[int, ...]:
+    def spread_of(self, members: int, stride: int, layout: Layout, stage: int | None = None) -> tuple[int, ...]:
+        """The same of groups of so many ranks, `stride` apart, that fill a stage."""
+        each = layout.strides["pp"]
+        if stage is None:
+            return self.meeting(members, stride, layout.devices)
+        return self.meeting(members, stride, each, stage * each)
+
+    def spreads(self, layout: Layout, stage: int) -> tuple[tuple[int, ...], ...]:
+        """Of the groups that a stage waits for within a pass, tp, cp and ep: stages may lie differently on boxes."""
+        return (self.spread(layout, "tp", stage), self.spread(layout, "cp", stage),
+                self.spread_of(layout.ep, layout.tp, layout, stage))
+
+    def meeting(self, members: int, stride: int = 1, devices: int | None = None, first: int = 0) -> tuple[int, ...]:
         """How `members` ranks, `stride` apart, meet at each level, in the worst of the groups like this one that fill
-        `devices` (None: the machine): some may straddle a box's wall where the first doesn't."""
-        return _worst(tuple(level.size for level in self.levels), members, stride, devices or self.devices)
+        `devices` (None: the machine) from the `first` on: some may straddle a box's wall where others don't."""
+        sizes = tuple(level.size for level in self.levels)
+        return _worst(sizes, members, stride, devices or self.devices, first % prod(sizes[:-1]))
 
     def meeting_of(self, devices: Iterable[int]) -> tuple[int, ...]:
         """How these devices, wherever they are, meet at each level: members of the fullest unit, then units, then
@@ -193,13 +206,13 @@ def _met(sizes: tuple[int, ...], devices: Iterable[int]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _worst(sizes: tuple[int, ...], members: int, stride: int, devices: int) -> tuple[int, ...]:
+def _worst(sizes: tuple[int, ...], members: int, stride: int, devices: int, start: int) -> tuple[int, ...]:
     """The meeting of the group that spreads over the most units, the outermost level first."""
     block, units = members * stride, list(accumulate(sizes[:-1], mul))
     if all(stride % unit == 0 or (unit % stride == 0 and (unit % block == 0 or block % unit == 0)) for unit in units):
         return _evenly(sizes, members, stride)
     blocks = max(1, min(devices, lcm(block, *units), LOOKED_AT) // block)       # then all lie as before
-    begins = (block * group + first for group in range(blocks) for first in range(stride))
+    begins = (start + block * group + first for group in range(blocks) for first in range(stride))
     return max((_met(sizes, range(begin, begin + block, stride)) for begin in begins), key=lambda met: met[::-1])
 
 

@@ -12,8 +12,19 @@ from typing import Literal
 from minitp.errors import ConfigError
 from minitp.plan import memory, positions
 from minitp.plan.job import Inference, Job, Training
-from minitp.plan.layout import Layout, Place
-from minitp.plan.limits import RECOMPUTE, ZERO, Limits, chunks, expert_degrees, meshes, micro_batches, no_mesh, variants
+from minitp.plan.layout import Layout, Place, shortly
+from minitp.plan.limits import (
+    RECOMPUTE,
+    ZERO,
+    Limits,
+    chunks,
+    expert_degrees,
+    meshes,
+    micro_batches,
+    no_mesh,
+    undealt,
+    variants,
+)
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
@@ -83,12 +94,17 @@ def search(model: PlannedModel, machine: Machine, job: Job, limits: Limits | Non
         raise ConfigError(no_mesh(machine.devices, limits))
     if (limits.ep or 1) > 1 and model.experts == 1:
         raise ConfigError(f"{model.name} is dense: it has no experts that ep = {limits.ep:,} ranks could share")
+    if limits.stage_layers is not None and sum(limits.stage_layers) != model.config.layers:
+        raise ConfigError(f"the chunks' layers {shortly(limits.stage_layers)} add up to {sum(limits.stage_layers):,}, "
+                          f"{model.name} has {model.config.layers:,}")
     best: list[Candidate] = []
     failed: list[Failure] = []
     left: list[tuple[int, int, int, int]] = []
     for tp, cp, pp, dp in tried_meshes:
-        plainest = Layout(tp=tp, cp=cp, pp=pp, dp=dp, ep=limits.ep or 1)
-        why = unfit(model, plainest, job)
+        named = limits.stage_layers if limits.stage_layers and len(limits.stage_layers) == pp else None
+        plainest = Layout(tp=tp, cp=cp, pp=pp, dp=dp, ep=limits.ep or 1, stage_layers=named)
+        undone = undealt(pp, limits, isinstance(job, Training))
+        why: tuple[Why, str] | None = ("shape", undone) if undone else unfit(model, plainest, job)
         if why is not None and why[0] == "shape":          # no variant would fit: one word for all of them
             failed.append(Failure(plainest, job, *why))
         else:
@@ -142,9 +158,9 @@ class _Outcomes:
         sequence = limits.sequence if limits.sequence is not None else training and tp > 1
         for ep in expert_degrees(self.model, dp * cp, limits.ep):
             last: Candidate | None = None
-            for each in chunks(self.model, pp if training else 1, limits.chunks):
+            for each in chunks(self.model, pp, limits) if training else (1,):
                 layout = Layout(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, sequence=sequence, chunks=each,
-                                schedule="interleaved" if each > 1 else "1f1b")
+                                schedule="interleaved" if each > 1 else "1f1b", stage_layers=limits.stage_layers)
                 found = self._of_layout(layout)
                 if found is None or (last is not None and _order(last) <= _order(found)):
                     break
@@ -208,7 +224,7 @@ def judge(model: PlannedModel, layout: Layout, job: Job, machine: Machine,
 def unfit(model: PlannedModel, layout: Layout, job: Job) -> tuple[Why, str] | None:
     """Why a job can't be laid out so at all, whatever the memory; None where it can."""
     config = model.config
-    if layout.stage_layers is None and layout.pp * layout.chunks > config.layers:
+    if not layout.fills(config.layers):
         return "shape", f"{config.layers} layers can't fill {layout.pp * layout.chunks} pipeline chunks"
     if layout.tp > config.heads:
         return "shape", f"{config.heads} heads can't keep {layout.tp} tensor parallel ranks at work"

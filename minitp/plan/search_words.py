@@ -14,10 +14,12 @@ def unit(job: Job) -> str:
     return "token" if isinstance(job, Inference) else "step"
 
 
-def enough(larger: tuple[Machine, Found] | None, most: int = MOST_DEVICES) -> str:
-    """The smallest number of machines that would do, as `fewest` found it up to `most` devices."""
+def enough(larger: tuple[Machine, Found] | None, most: int = MOST_DEVICES, devices: int = 1) -> str:
+    """The smallest number of machines that would do, as `fewest` found it up to `most` devices; nothing where already
+    as many were asked about. `devices`: how many."""
     if larger is None:
-        return f"Nor does any number of such machines that was tried, up to {most:,} devices."
+        nor = f"Nor does any number of such machines that was tried, up to {most:,} devices."
+        return "" if devices >= most else nor
     machine, found = larger
     boxes, best = machine.devices // machine.per_machine, found.best[0]
     return (f"{count(boxes, 'such machine')}, {machine.devices:,} devices, {'does' if boxes == 1 else 'do'}: "

@@ -106,6 +106,14 @@ def duration(seconds: float) -> str:
     return f"{_three(seconds / float(TIMES['years']))} years"
 
 
+def seconds_in(seconds: float) -> str:
+    """"16.33 ms", "6.172 s": four digits, of minutes and hours all the seconds, to be put into a formula."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= factor:
+            return f"{seconds / factor:,.4g} {unit}" if seconds < 9999.5 else f"{seconds:,.0f} s"
+    return f"{seconds * 1e6:.4g} µs"
+
+
 def rate(bytes_per_s: float) -> str:
     """"25 GB/s": three digits, powers of 1000."""
     return f"{_short(bytes_per_s, 'kMGTPE')}B/s"

@@ -35,7 +35,8 @@ def whole_machine(asked: Asked) -> Asked:
 
 def enough_line(asked: Asked) -> str:
     """How many machines would do, where one doesn't."""
-    return enough(fewest(asked.planned(), whole_machine(asked).described(), asked.job(), limits(asked)))
+    machine = whole_machine(asked).described()
+    return enough(fewest(asked.planned(), machine, asked.job(), limits(asked)), devices=machine.devices)
 
 
 def rows(outcome: Found) -> list[dict[str, Any]]:

@@ -151,7 +151,7 @@ def _three(number: float) -> str:
 def _times(time: Any) -> list[dict[str, str]]:
     return [{"term (a model)": row.term, "time (a model)": duration(row.seconds),
              "share": percent(row.seconds / time.seconds), "formula": row.formula, "with numbers": row.numbers,
-             "source": row.source} for row in time.rows]
+             "note": row.note, "source": row.source} for row in time.rows]
 
 
 def table(rows: Sequence[Row]) -> list[dict[str, Any]]:

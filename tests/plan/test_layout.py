@@ -1,4 +1,5 @@
 """Layouts, machines and models of the planner: who stands where, and what a rank holds."""
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from minitp.config import TINY, ModelConfig
 from minitp.errors import ConfigError
-from minitp.plan.layout import AXES, Layout, Place
+from minitp.plan.layout import AXES, Layout, Place, parse_stage_layers, shortly
 from minitp.plan.links import LINKS
 from minitp.plan.machine import Device, Level, Machine
 from minitp.plan.model import PlannedModel
@@ -43,6 +44,31 @@ def test_layers_can_be_dealt_by_hand():
     assert [layout.layers_of(10, stage) for stage in range(3)] == [(range(0, 3),), (range(3, 7),), (range(7, 10),)]
     with pytest.raises(ConfigError, match="add up to 10, the model has 12"):
         layout.layers_of(12, 0)
+
+
+def test_two_chunks_more_than_layers_leave_the_ends_alone():
+    """As Grattafiori et al. 2024 lay 126 layers out over 16 stages of 8 chunks; any other number isn't filled."""
+    layout = Layout(pp=16, chunks=8, schedule="interleaved")
+    assert layout.fills(126) and not layout.fills(127 - 2) and not layout.fills(127) and layout.fills(128)
+    assert layout == replace(layout) and layout.layers_of(126, 0)[0] == range(0) == range(126, 126)
+    assert [layout.layers_on(126, stage) for stage in range(16)] == [7, *[8] * 14, 7]
+    by_hand = replace(layout, stage_layers=(0, *[1] * 126, 0))
+    assert all(layout.layers_of(126, stage) == by_hand.layers_of(126, stage) for stage in range(16))
+    assert str(by_hand) == str(layout) == "PP16, 8 chunks"                # the same layout, the same words
+    assert not Layout(pp=5).fills(3)                                      # a stage would have nothing to do
+
+
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=40))
+def test_named_layers_are_read_as_they_are_written(layers):
+    assert parse_stage_layers(shortly(layers)) == tuple(layers)
+
+
+def test_how_layers_are_named():
+    assert parse_stage_layers("0, 1x126, 0") == (0, *[1] * 126, 0) and shortly((5, *[6] * 10, 5)) == "5,6x10,5"
+    assert str(Layout(pp=3, stage_layers=(3, 4, 3))) == "PP3, layers 3,4,3"
+    for wrong in ("", "5,", "x3", "3x", "-1", "5 6", "1x99999999", "1x99999999999999", "a"):
+        with pytest.raises(ConfigError):
+            parse_stage_layers(wrong)
 
 
 @pytest.mark.parametrize(("asked", "said"), [

@@ -1,6 +1,8 @@
 """`minitp plan MODEL`: what it prints, and its exit codes."""
 import json
+import re
 from dataclasses import asdict
+from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +10,8 @@ from typer.testing import CliRunner
 from minitp.cli import app
 from minitp.config import TINY
 from minitp.errors import ConfigError
+from minitp.plan import catalogue
+from minitp.plan.memory import most_bytes
 from minitp.plan.speed.against import published
 
 run = CliRunner().invoke
@@ -71,6 +75,54 @@ def test_a_training_has_days():
     assert published().text in " ".join(found.output.split())
 
 
+PUBLISHED = ["plan", "llama-3.1-405b", "--task", "train", "--machine", "2048xmeta-24k-h100", "--tp", "8", "--pp", "16",
+             "--dp", "128", "--zero", "2", "--seq", "8192", "--batch", "2048", "--micro-batch", "1", "--recompute",
+             "none", "--precision", "mixed-fp32-gradients"]
+
+
+def test_the_published_layout_of_405b_can_be_planned():
+    """Its chunks of one layer, with the ends alone: as the catalogue's run has it, named or not."""
+    planned = json.loads(run(app, ["plan", "--run", "llama-3.1-405b-16384", "--json"]).output)
+    for more in (["--chunks", "8"], ["--stage-layers", "0,1x126,0"]):
+        found = json.loads(run(app, [*PUBLISHED, "--reserve", "0", "--json", *more]).output)
+        assert found["best"][0]["seconds"] == pytest.approx(planned["planned"]["step_seconds"])
+        assert found["best"][0]["held"] == pytest.approx(1e9 * planned["planned"]["memory_gb"])
+    words = [*PUBLISHED, "--reserve", "40"]
+    assert "such machines" not in run(app, words).output                  # as many weren't tried
+
+
+def test_a_published_run_is_planned_as_the_catalogue_has_it():
+    bloom = catalogue.run("bloom-176b")
+    found = run(app, ["plan", "--run", "bloom"])
+    assert found.exit_code == 0, found.output
+    said = " ".join(found.output.split())
+    assert "layers 5,6x10,5" in said and "planned (a model) published (measured)" in said
+    plain = json.loads(run(app, ["plan", "--run", "bloom", "--json"]).output)
+    assert plain["planned"]["step_seconds"] / plain["published"]["step_seconds"] == pytest.approx(
+        published().ratios[bloom.name])
+    assert plain["planned"]["memory_gb"] == pytest.approx(most_bytes(bloom.model, bloom.layout, bloom.training) / 1e9)
+    assert sum(row["bytes"] for row in plain["memory"]) == plain["capacity"]["needed"]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_layouts_of_a_training_can_be_read(width, monkeypatch):
+    """Numbers stand whole in the first line of a row; a layout takes three lines at most, two where there is room."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = run(app, ["plan", "gpt-3", "--task", "train", "--gpus", "128", "--tokens", "300e9", "--zero", "1",
+                     "--recompute", "selective"]).output.splitlines()
+    head = next(n for n, line in enumerate(said) if line.startswith("layout"))
+    assert all(len(line) <= width for line in said)
+    starts = [n for n, line in enumerate(said) if n > head and re.search(r"\d+%  +[\d,]+ +[\d.,]+ *$", line)]
+    assert len(starts) == 5 and max(b - a for a, b in pairwise(starts)) <= (2 if width == 100 else 4)
+
+
+def test_what_runs_beside_the_passes_is_told():
+    words = ["plan", "gpt-3", "--task", "train", "--gpus", "128", "--tp", "8", "--pp", "4", "--recompute", "full"]
+    assert "of its price run beside the passes" in " ".join(run(app, words).output.split())
+    best = json.loads(run(app, [*words, "--json"]).output)["best"][0]
+    assert best["hidden s"]["dp"] > 0 and any("beside the passes" in row["formula"] for row in best["time"])
+
+
 def test_a_config_file_will_do(tmp_path):
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
@@ -85,6 +137,9 @@ def test_a_config_file_will_do(tmp_path):
 @pytest.mark.parametrize(("words", "said"), [
     (["plan", "no-such-model"], "no-such-model"), (["plan", "tiny", "--machine", "8xz1"], "8xz1"),
     (["plan", "tiny", "--model", "tiny"], "name one model"), (["plan", "tiny", "--tp", "3"], "1, 2, 4, 8 would"),
+    (["plan", "--run", "nobody-1t"], "nobody-1t"), (["plan", "--run", "llama-65b"], "wasn't published"),
+    (["plan", "tiny", "--run", "bloom"], "a plan of your own"), (["plan", "--run", "bloom", "--tp", "2"], "--tp"),
+    (["plan", "gpt-3", "--stage-layers", "1x90", "--task", "train"], "add up to 90"),
     (["plan", "tiny", "--weights", "int3"], "int3"), (["plan", "tiny", "--gpu-memory", "plenty"], "plenty"),
     (["plan", "tiny", "--gpus", "16", "--machine", "8xa100-80", "--between", "string"], "string")])
 def test_what_cannot_be_is_said(words, said):
@@ -94,5 +149,4 @@ def test_what_cannot_be_is_said(words, said):
 
 
 def test_tiny_is_in_the_catalogue():
-    from minitp.plan import catalogue
     assert asdict(catalogue.model("tiny").config) | {"name": ""} == asdict(TINY) | {"name": ""}

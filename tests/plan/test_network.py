@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitp.errors import ConfigError
+from minitp.plan.catalogue import machine as in_catalogue
 from minitp.plan.links import LINKS
 from minitp.plan.network import Price
 from minitp.plan.network import price as priced
 from minitp.plan.network.busbw import two_levels
 from minitp.plan.network.collectives import ALGORITHMS, best, seconds
 from minitp.plan.network.hierarchy import plans
-from minitp.plan.network.policies import mpich
+from minitp.plan.network.policies import HALVES, mpich
 from tests.plan.networks import boxes, device, link, machine
 
 GIB = 2**30
@@ -148,6 +149,20 @@ def test_a_calibrated_machine_goes_by_its_tables_inside_a_box():
     assert both.stages[0].measured and both.seconds >= price("all_reduce", 2048, (4, 1), cpu, policy="library").seconds
 
 
+@pytest.mark.parametrize(("name", "meeting", "size"), [
+    ("laptop", (1, 6), 16384), ("raspberry-pi-cluster", (6,), 131072), ("tpu-v4-pods", (232, 1), 2**20)])
+def test_two_halves_are_offered_as_a_whole(name, meeting, size):
+    """Six ranks: by halving a fold takes everything along twice, a ring five hops where an all-gather needs three."""
+    on = in_catalogue(name)
+    whole = priced("all_reduce", size, meeting, on)
+    halves = [price(op, size, meeting, on) for op in ("reduce_scatter", "all_gather")]
+    assert whole.algorithm == HALVES and [stage.op for stage in whole.stages] == ["reduce_scatter", "all_gather"]
+    assert whole.seconds == pytest.approx(sum(half.seconds - half.launch_s for half in halves) + whole.launch_s)
+    assert whole.alternatives[1].seconds > whole.seconds and price(
+        "all_reduce", size, meeting, on, policy=HALVES).stages == whole.stages
+    assert HALVES not in {offer.algorithm for offer in priced("all_reduce", size, (8, *meeting[1:]), on).alternatives}
+
+
 # --- what must hold -------------------------------------------------------------------------------------------------
 
 RATES = st.sampled_from([0.1e9, 1e9, 25e9, 300e9])
@@ -170,6 +185,9 @@ def test_bounds(op, meeting, payload, alpha, rate, ports, sharing):
     assert price(op, payload, meeting, slow, sharing="alone").seconds <= price(op, payload, meeting, slow).seconds
     fast = machine(*((level.size, link(alpha, rate)) for level in slow.levels))
     assert price(op, payload, meeting, fast, sharing=sharing).seconds <= one.seconds * (1 + 1e-12)
+    if op == "all_reduce":
+        assert one.seconds <= sum(price(half, payload, meeting, slow, sharing=sharing).seconds
+                                  for half in ("reduce_scatter", "all_gather")) * (1 + 1e-9)
     if op == "all_reduce" and ranks > 1:                   # however it is done, on the fastest link of all
         assert one.seconds >= max(ceil(log2(ranks)) * alpha, 2 * (ranks - 1) / ranks * payload / rate) * (1 - 1e-9)
 

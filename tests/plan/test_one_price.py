@@ -12,6 +12,7 @@ from minitp.plan.network import price
 from minitp.plan.network.curve import curve, sync_point
 from minitp.plan.network.policies import library
 from minitp.plan.simulate import simulated
+from minitp.plan.simulate.planned import planned
 from minitp.plan.simulate.prices import of_sync
 from minitp.plan.speed import traffic
 from minitp.plan.speed.decode import token
@@ -55,6 +56,39 @@ def test_groups_that_straddle_boxes_make_a_step_as_slow_as_simulated():
     assert planned == pytest.approx(simulated(LLAMA2_7B, layout, STEP, machine).seconds, rel=0.05)
 
 
+LLAMA2_13B = catalogue.model("llama-2-13b")
+UNEVEN = [(LLAMA2_13B, Layout(tp=3, pp=5)), (LLAMA2_13B, Layout(tp=6, pp=4)), (LLAMA2_13B, Layout(tp=5, pp=3))]
+
+
+@pytest.mark.parametrize(("model", "layout"), UNEVEN)
+def test_each_stage_waits_for_its_own_groups(model, layout):
+    """TP3 × PP5 on two boxes of 8: only the third stage's group straddles their wall, and only it pays for that."""
+    machine = catalogue.machine("2x8xa100-80").with_devices(8 * -(-layout.devices // 8))
+    answer = Inference(4, 512, 8)
+    assert planned(model, layout, answer, machine).seconds == pytest.approx(
+        simulated(model, layout, answer, machine).seconds, rel=0.02)
+    work = Training(16, 2048, 1, recompute="full")
+    step = training_step(model, layout, work, machine, overlap=False)
+    assert step.seconds == pytest.approx(simulated(model, layout, work, machine).seconds, rel=0.025)
+    worst = max(range(layout.pp), key=lambda stage: machine.spread(layout, "tp", stage)[::-1])
+    assert machine.spread(layout, "tp", step.stage) == machine.spread(layout, "tp", worst) == machine.spread(
+        layout, "tp")
+
+
+def test_stages_lie_on_boxes_as_their_devices_do():
+    machine = catalogue.machine("2x8xa100-80")
+    assert [machine.spread(Layout(tp=3, pp=5), "tp", stage) for stage in range(5)] == [
+        (3, 1), (3, 1), (2, 2), (3, 1), (3, 1)]
+    many = catalogue.machine("3x8xa100-80").with_devices(48)
+    for layout in (Layout(tp=3, pp=4, dp=4), Layout(tp=5, cp=2, pp=4), Layout(tp=2, cp=3, dp=2, pp=4),
+                   Layout(dp=6, pp=8)):
+        for axis in ("tp", "cp", "dp"):
+            for stage in range(layout.pp):
+                ranks = range(stage * layout.strides["pp"], (stage + 1) * layout.strides["pp"])
+                met = max((many.meeting_of(layout.group(axis, rank)) for rank in ranks), key=lambda one: one[::-1])
+                assert many.spread(layout, axis, stage) == met, (layout, axis, stage)
+
+
 @pytest.mark.parametrize("name", GPUS)
 def test_more_boxes_are_never_cheaper_and_an_all_reduce_is_no_dearer_than_its_halves(name):
     machine = catalogue.machine(name)
@@ -76,7 +110,7 @@ def test_a_token_takes_longer_the_longer_a_link_does():
         assert all(one.seconds < other.seconds for one, other in pairwise(times))
         assert times[3].network_s > 20 * times[1].network_s
     tcp = token(LLAMA2_70B, Layout(tp=8), ONE, catalogue.machine("8xa100-80", link="ethernet-100g"), ends="copied")
-    assert tcp.latency_s >= 160 * 14 * 30e-6                               # NCCL's ring and tree: 14 hops of 8 cards
+    assert tcp.latency_s >= 160 * 6 * 30e-6                                # NCCL's tree of 8 cards: up and down 3 hops
 
 
 @pytest.mark.parametrize("members, share", [(2, 1 / 7), (4, 3 / 7), (8, 1)])
@@ -123,9 +157,9 @@ def test_a_files_link_keeps_what_prices_go_by(tmp_path):
     machine = catalogue.machine("8xmi300x")
     catalogue.write_machine(machine, tmp_path / "mine.toml")
     inner, outer = (level.link for level in catalogue.machine(tmp_path / "mine.toml").levels)
-    assert (inner.peers, inner.kind, outer.peers, outer.kind) == (7, "", 0, "rdma")
+    assert (inner.peers, inner.kind, outer.peers, outer.kind) == (7, "xgmi", 0, "rdma")
     (tmp_path / "bad.toml").write_text((tmp_path / "mine.toml").read_text().replace('"rdma"', '"radio"'))
-    with pytest.raises(ConfigError, match="nvlink, pcie, rdma"):
+    with pytest.raises(ConfigError, match="nvlink, pcie, xgmi, rdma"):
         catalogue.machine(tmp_path / "bad.toml")
 
 

@@ -103,6 +103,7 @@ def test_a_search_is_quick():
 
 def test_words_tell_how_far_the_search_went():
     assert "up to 4,096 devices" in enough(None) and "up to 64 devices" in enough(None, 64)
+    assert not enough(None, devices=16_384)                               # more than were tried
     assert enough(fewest(LLAMA_405B, MACHINE, Inference())).startswith("2 such machines, 16 devices, do: TP16, ")
 
 

@@ -42,7 +42,7 @@ from tests.train.training_runs import traced
 DEVICE = Device("test", "gpu", 80 * 10**9, 80 * 10**9, "HBM", 1e12, {"float32": 1e13, "bf16": 1e14}, "made up")
 INSIDE, BETWEEN = Link("inside", 2e-6, 1e11, "made up"), Link("between", 1e-5, 1e10, "made up")
 MACHINE = Machine("boxes", DEVICE, (Level("box", 8, INSIDE), Level("cluster", 128, BETWEEN)))
-FREE = Machine("free", DEVICE, (Level("box", 1024, Link("free", 0.0, 1e30, "made up")),))
+FREE = Machine("free", DEVICE, (Level("box", 1024, Link("free", 0.0, 1e30, "made up", kind="nvlink")),))
 ALONE = replace(MACHINE, levels=(Level("box", 1, INSIDE), Level("cluster", 1024, BETWEEN)))
 MODEL = PlannedModel(replace(TINY, layers=4))
 
@@ -196,12 +196,13 @@ EXPERTS = PlannedModel(replace(TINY, layers=8, hidden=2048, heads=16, kv_heads=8
     (Layout(tp=4, pp=4, dp=8, schedule="interleaved", chunks=2, zero=2), "selective"),
     (Layout(tp=8, dp=8, zero=3), "none"), (Layout(tp=2, dp=16, zero=1), "none"), (Layout(pp=8), "full")])
 def test_a_step_takes_what_the_planner_adds_up(layout, recompute):
-    """Two ways to one number: event by event, and by the formulas of plan.step, which know the slowest stage alone."""
+    """Two ways to one number: event by event, and by the formulas of plan.step, which know the slowest stage alone, and
+    of it not that one of its chunks has the head and, with ZeRO-2, its gradients to sum."""
     job, large = Training(layout.dp * 8, 8192, 1, recompute), catalogue.model("llama-3.1-8b")
     machine = catalogue.machine("8xh100-80", devices=layout.devices)
     added_up = training_step(large, layout, job, machine, overlap=False).seconds
     made = simulated(large, layout, job, machine)
-    assert made.seconds == pytest.approx(added_up, rel=0.01)
+    assert made.seconds == pytest.approx(added_up, rel=0.015)
     beside = training_step(large, layout, job, machine)
     assert made.planned[:2] == (beside.seconds, pytest.approx(added_up - beside.seconds))
     assert ("run beside the passes" in made.planned.text) == (layout.dp > 1)

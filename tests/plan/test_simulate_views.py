@@ -81,10 +81,16 @@ def test_the_pages_say_so_too(name, trace, tmp_path, monkeypatch):
     assert any("a model, not measured" in one.value for one in page.warning)
 
 
+def test_layers_of_stages_can_be_named():
+    said = " ".join(asked("tiny", "--pp", "2", "--gpus", "2", "--seq", "512", "--stage-layers", "0,2").split())
+    assert "PP2, layers 0,2" in said and "`minitp plan` says" in said
+
+
 def test_a_step_has_the_planners_own_number_beside_it():
     said = " ".join(asked("tiny", "--tp", "2", "--gpus", "4", "--seq", "512", "--zero", "1").split())
     assert "`minitp plan` says" in said and "run beside the passes" in said and "without stragglers" not in said
-    assert "published runs" not in said and "Nobody asked" not in said      # their error is that of another model
+    assert "published runs the step of `minitp plan`, not the simulated one, is off by" in said and "times that" in said
+    assert "Nobody asked" not in said
     slow = " ".join(asked("tiny", "--tp", "2", "--task", "infer", "--jitter", "0.1").split())
     assert "without stragglers and jitter" in slow and "published runs" not in slow
     assert json.loads(asked("tiny", "--gpus", "4", "--seq", "64", "--json"))["planned"]["hidden s"] > 0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitp.plan.job import FLOAT32, MIXED_FP32_GRADIENTS, Training
-from minitp.plan.layout import Layout
+from minitp.plan.job import FLOAT32, MIXED, MIXED_FP32_GRADIENTS, Training
+from minitp.plan.layout import Layout, Place
 from minitp.plan.speed import traffic
 from minitp.plan.speed.syncs import syncs
 from minitp.trace.predict import Steps, TrainingPlan, predict
@@ -84,6 +84,17 @@ def test_zero_moves_what_planner_section_4_says(zero, moved, m):
     rows = traffic.step(SMALL, Layout(dp=d, zero=zero), job, boxes(d))
     assert {row.axis for row in rows} == {"dp"}
     assert sum(row.sent for row in rows) == pytest.approx(moved(m) * SMALL.parameters * (d - 1) / d)
+
+
+@pytest.mark.parametrize(("zero", "counts"), [(1, {"reduce_scatter": {1}, "all_gather": {1}}),
+                                              (2, {"reduce_scatter": {96 * 3, 3}, "all_gather": {1}}),
+                                              (3, {"reduce_scatter": {96 * 3, 3}, "all_gather": {96 * 3, 3}})])
+def test_what_is_whole_for_one_layer_moves_layer_by_layer(zero, counts):
+    """As many collectives as layers and micro-batches, and one of each end: memory holds one layer at a time."""
+    rows = traffic.step(GPT3, Layout(dp=64, zero=zero), Training(batch=64 * 3), boxes(64))
+    assert {op: {row.count for row in rows if row.op == op} for op in counts} == counts
+    layer = GPT3.on_stage(Layout(), Place(0, 0, 0, 0))["layer"].total / 96 * MIXED.gradients
+    assert zero == 1 or next(row.payload for row in rows if row.count == 96 * 3) == layer
 
 
 def test_traffic_of_405b_on_its_levels():

@@ -11,10 +11,11 @@ from minitp.plan import memory, positions, units
 from minitp.plan.job import Inference, Job, Training, bytes_of
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.search import Candidate, Failure, Found, Limits, fewest, search, wholly_fixed
+from minitp.plan.search import MOST_DEVICES, Candidate, Failure, Found, Limits, fewest, search, wholly_fixed
 from minitp.plan.search_words import WHY, enough, unit
 from minitp.plan.speed.against import published
 from minitp.plan.speed.decode import PassTime
+from minitp.plan.speed.step import StepTime
 from minitp.trace.wording import count
 
 EXAMPLES = 4                       # failures that are shown for each reason
@@ -28,7 +29,7 @@ def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: i
     with Status("trying layouts …", console=Console(stderr=True)):
         found = search(model, machine, job, limits)
         lacking = not found.best and "memory" in found.reasons
-        larger = fewest(model, machine, job, limits) if lacking else None
+        larger = fewest(model, machine, job, limits) if lacking and machine.devices < MOST_DEVICES else None
     code = 1 if not found.best and wholly_fixed(limits, found) else 0
     if as_json:
         print(json.dumps({**plain(model, machine, job, found, larger, top), "warning": warning}, ensure_ascii=False))
@@ -44,7 +45,8 @@ def show(model: PlannedModel, machine: Machine, job: Job, limits: Limits, top: i
         console.print(time_table(first.time.rows), *accuracy(job), "", sep="\n")
     else:
         console.print(Text(f"No layout of {count(machine.devices, 'device')} carries this.", "bold red"))
-        console.print(*([Text(enough(larger))] if larger or (lacking and not code) else []), "", sep="\n")
+        told = enough(larger, devices=machine.devices) if larger or (lacking and not code) else ""
+        console.print(*([Text(told)] if told else []), "", sep="\n")
     console.print(*failures(found), "", *unmodeled(model, job, limits), sep="\n")
     return code
 
@@ -83,20 +85,27 @@ def where(candidate: Candidate) -> str:
 def best_table(found: Found, top: int) -> Any:
     """The fastest meshes."""
     training = isinstance(found.best[0].job, Training)
-    heads = ["layout", "held, GB (GiB)", "room left", f"{'step' if training else 'token'}, by the model",
+    heads = ["layout", "held", "left", f"{'step' if training else 'token'} ¹",
              *(["MFU", "tokens/s", "days"] if training else ["tokens/s"])]
-    made = table(*heads, right=range(1, len(heads)))
+    made = table(*heads, right=range(1, len(heads)), whole=range(1, len(heads)), caption="GB (GiB) a device held and "
+                 "left beside the reserve. ¹ All times and rates by the model"
+                 + ("; b: sequences of a micro-batch; then what is computed again" if training else ""))
     for one in found.best[:top]:
         variant = f"{one.layout}"
         if isinstance(one.job, Training):
-            variant += f"\nmicro-batch {one.job.micro_batch}, recompute {one.job.recompute}"
-        row = [variant, f"{one.held / 1e9:,.1f} ({one.held / 2**30:,.1f})", units.both(one.room),
-               units.duration(one.seconds)]
+            variant += f"\nb {one.job.micro_batch}, recompute {one.job.recompute}"
+        row = [variant, both_short(one.held), both_short(one.room), units.duration(one.seconds)]
         row += speed_cells(one)
         made.add_row(*row)
     if len(found.best) > top:
         made.add_row(f"… {len(found.best) - top} more fit", style="dim")
     return made
+
+
+def both_short(size: int) -> str:
+    """GB (GiB), without their names."""
+    digits = ",.1f" if abs(size) >= 10**8 else ".2g"
+    return f"{size / 1e9:{digits}} ({size / 2**30:{digits}})"
 
 
 def speed_cells(one: Candidate) -> list[str]:
@@ -151,12 +160,15 @@ def plain(model: PlannedModel, machine: Machine, job: Job, found: Found, larger:
 def plain_candidate(one: Candidate) -> dict[str, Any]:
     return {"layout": str(one.layout), "degrees": degrees(one), "memory": [row.to_plain() for row in one.rows],
             "held": one.held, "room": one.room, "seconds": one.seconds,
+            "hidden s": one.time.hidden if isinstance(one.time, StepTime) else {},
             "time": [row.to_plain() for row in one.time.rows]}
 
 
 def degrees(one: Candidate) -> dict[str, Any]:
     layout = one.layout
     made: dict[str, Any] = {axis: getattr(layout, axis) for axis in ("tp", "pp", "dp", "cp", "ep", "zero", "chunks")}
+    if layout.stage_layers is not None:
+        made["stage_layers"] = list(layout.stage_layers)
     if isinstance(one.job, Training):
         made |= {"micro_batch": one.job.micro_batch, "recompute": one.job.recompute}
     return made

@@ -113,6 +113,9 @@ def _print(made: Simulation, console: Console, chosen: str) -> None:
         console.print(Text(chosen, "dim"))
     if made.planned is not None:
         console.print(Text(made.planned.text, "dim"))
+        if made.what == STEP:
+            console.print(Text(f"Simulated it takes {made.seconds / made.planned.seconds:.3g} times that. "
+                               + published().about("the step of `minitp plan`, not the simulated one,"), "dim"))
     where = table("where a device's time goes (mean)", "model", "", right=(1, 2))
     for one, seconds in made.shares.items():
         where.add_row(_words(one), duration(seconds * 1e9), share(seconds, made.seconds))

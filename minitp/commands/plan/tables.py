@@ -35,12 +35,13 @@ def memory_table(rows: Sequence[Row]) -> RenderableType:
 
 
 def time_table(rows: Sequence[TimeRow]) -> RenderableType:
-    """Every term of a time: a model, never measured."""
+    """Every term of a time, and below what there is to say of some: a model, never measured."""
     numbers = _footnotes(rows)
     made = table("term (a model)", "formula", "time", "by", right=(2, 3))
     for row in rows:
         made.add_row(row.term, _formula(row), units.duration(row.seconds), Text(str(numbers[row.source]), "dim"))
-    return Group(made, _sources(numbers))
+    notes = [Text(f"{row.term}: {row.note}", "dim") for row in rows if row.note]
+    return Group(made, *notes, _sources(numbers))
 
 
 def _formula(row: Row | TimeRow) -> Text:

@@ -23,7 +23,7 @@ from minitp.plan.machine import Machine
 from minitp.plan.network import hierarchy, nccl, policies, tables
 from minitp.plan.network.collectives import ALGORITHMS, COSTS_AS, Cost, Model, cost, has_model, model
 from minitp.plan.network.hierarchy import Met, Part
-from minitp.plan.network.policies import LIBRARY, TABLES
+from minitp.plan.network.policies import HALVES, LIBRARY, TABLES
 from minitp.plan.network.prices import Price, Stage
 
 Sharing = Literal["all", "alone"]
@@ -64,6 +64,10 @@ def _price(op: str, payload: float, meeting: tuple[int, ...], machine: Machine, 
                     for name, stages in offers.items()), key=lambda offer: offer.seconds)
     first = next((offer for offer in found if offer.algorithm == "measured"), found[0])
     return replace(first, alternatives=() if op == "send" else tuple(found))
+
+
+def _seconds(stages: tuple[Stage, ...]) -> float:
+    return sum(stage.seconds for stage in stages)
 
 
 _kept = lru_cache(maxsize=1024)(_price)
@@ -109,10 +113,20 @@ class _Desk:
         if self.policy == TABLES:
             return self._by_tables(whole, met)
         offers = self._alike(whole) if len(met) == 1 else self._ways(op, met) | self._flat(op, met, ranks)
+        if op == "all_reduce" and self.policy in ("best", HALVES):
+            offers |= self._halves(met, offers)
         if not offers:
             raise ConfigError(f"{op} over {len(met)} level{'s' * (len(met) > 1)} has no {self.policy!r}; it has "
                               f"{', '.join((*hierarchy.plans(op, met), *ALGORITHMS[op]))}")
         return offers
+
+    def _halves(self, met: Met, others: Offers) -> Offers:
+        """A reduce-scatter, then an all-gather, each by what is cheapest for it: where that beats all that do both
+        alike, as it can where the ranks aren't a power of two."""
+        halves = tuple(stage for half in ("reduce_scatter", "all_gather") for stage in min(
+            replace(self, op=half, policy="best").offers(half, met).values(), key=_seconds))
+        least = min(map(_seconds, others.values()), default=float("inf"))
+        return {HALVES: halves} if _seconds(halves) < least * (1 - 1e-9) else {}
 
     def _by_tables(self, whole: Part, met: Met) -> Offers:
         """The table of the whole meeting, beside the model; else what the machine's library has without tables. Of
@@ -162,19 +176,21 @@ class _Desk:
 
     def _nccl(self, op: str, met: Met) -> Offers:
         """NCCL's own estimates. What it does by messages, as all-to-all, it has none of: the cheapest flat one."""
-        ranks, each = prod(members for _, members in met), self.meeting[0]
+        ranks, rails = prod(members for _, members in met), self.meeting[0]
         if op not in nccl.OPS:
             return replace(self, policy="flat")._flat(op, met, ranks)
-        inside, outer = self._link(0, 1)[0], met[-1][0]
-        between = [self._link(level, each)[0] for level, _ in met if level > 0]
-        rails = [each * link.bytes_per_s for link in between]
-        group = nccl.Group(ranks // each, each, min([*rails, *([inside.bytes_per_s] if each > 1 else [])]),
-                           nccl.generation(self.machine.device.name), nccl.Hop(inside.kind, inside.latency_s),
-                           max((nccl.Hop(link.kind, link.latency_s) for link in between),
-                               key=lambda hop: hop.alpha_s, default=nccl.Hop("rdma")))
+        outer, links = met[-1][0], {level: self._link(level, rails if level else 1)[0] for level, _ in met}
+        rates = {level: link.bytes_per_s * (rails if level else 1) for level, link in links.items()}
+        slowest = links[min(rates, key=rates.__getitem__)]
+        boxed = 0 in links and links[0].kind in nccl.BOXED
+        each, inside = (rails, links[0]) if boxed else (1, None)
+        hops = [nccl.Hop(link.kind, link.latency_s) for link in links.values() if link is not inside]
+        group = nccl.Group(ranks // each, each, min(rates.values()), nccl.generation(self.machine.device.name),
+                           nccl.Hop(inside.kind, inside.latency_s) if inside else nccl.Hop(),
+                           max(hops, key=lambda hop: hop.alpha_s, default=nccl.Hop("rdma")))
         return {offer.name: (Stage(outer, self.machine.levels[outer].name, op, ranks, self.payload, offer.name,
-                                   offer.latency_s, offer.bandwidth_s, 0.0, self._crossing(outer, each), offer.formula,
-                                   (nccl.SOURCE, f"bus bandwidth of {inside.name}: {inside.source}")),)
+                                   offer.latency_s, offer.bandwidth_s, 0.0, self._crossing(outer, rails), offer.formula,
+                                   (nccl.SOURCE, f"bus bandwidth of {slowest.name}: {slowest.source}")),)
                 for offer in nccl.offers(op, self.payload, group)}
 
     def _stage(self, part: Part) -> Stage:

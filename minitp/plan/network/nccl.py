@@ -8,27 +8,31 @@ for N ranks on k machines of g. A protocol is a trade: LL sends 4 bytes of flag 
 hops, LL128 8 with 120, Simple whole chunks. The time is latency + n / (bus bandwidth of the protocol · N/steps), as in
 ncclTopoGetAlgoTime. Left out: limits per channel, the plateau of long rings, CollNet, PAT.
 
-Source of every constant: NVIDIA/nccl, src/graph/tuning.cc of 2.18 to 2.23. It is NCCL's estimate inside its kernel:
-a benchmark that launches it reads about 40 µs where the model says 15. Its hops are those of NVLink, PCIe and RDMA. On
-any other link, and on a network slower than they are, a hop takes the link's own α (`Hop`): minitp's rule, not NCCL's.
+Source of every constant: NVIDIA/nccl, src/graph/tuning.cc of 2.18 to 2.23; of a hop over xGMI ROCm/rccl, the same
+file, its model of the MI300X. It is NCCL's estimate inside its kernel: a benchmark that launches it reads about 40 µs
+where the model says 15. Its hops are those of NVLink, PCIe and RDMA as they usually are. What a link's α has more or
+less than is usual for its kind, each hop has, too; on any other link a hop takes α (`Hop`): minitp's rules, not NCCL's.
 """
 from dataclasses import dataclass
-from typing import Literal
 
 from minitp.errors import ConfigError
 from minitp.plan.links import Kind
 
-Hardware = Literal["nvlink", "pcie", "network"]
 SOURCE = "NCCL's model, src/graph/tuning.cc (2.18 to 2.23)"
 PROTOCOLS = ("LL", "LL128", "Simple")
 BASE_US: dict[str, tuple[float, float, float]] = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 """baseLat, by protocol."""
-HOP_US: dict[Hardware, dict[str, tuple[float, float, float]]] = {
+HOP_US: dict[str, dict[str, tuple[float, float, float]]] = {
     "nvlink": {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)},
     "pcie": {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7)},
+    "xgmi": {"tree": (0.9, 0.9, 2.3), "ring": (0.8, 0.8, 2.1)},
     "network": {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)},
 }
-"""hwLat, by protocol."""
+"""hwLat, by kind of link (outside a machine: network), algorithm and protocol."""
+USUAL_US: dict[Kind, float] = {"nvlink": 1.5, "pcie": 2.5, "xgmi": 3.0, "rdma": 5.0}
+"""α of the catalogue's links of a kind, at which a hop takes NCCL's constant."""
+BOXED: tuple[Kind, ...] = ("nvlink", "pcie", "xgmi")
+"""Links within one machine. Cards that share none are to NCCL as cards in machines of their own."""
 NVLS_US = 25.0
 NVLS_RATE = 5 / 6
 NVLS_EFFICIENCY = {"hopper": 0.85, "blackwell": 0.74}
@@ -54,18 +58,21 @@ OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 class Hop:
     """One step from rank to rank over a link of this kind with that latency in seconds."""
     kind: Kind = "nvlink"
-    alpha_s: float = 0.0
+    alpha_s: float = 1.5e-6
 
-    def us(self, protocol: int, algorithm: str, outside: bool) -> float:
-        """µs: NCCL's constant, over RDMA α where that is more; on links that it has none for α, and what a protocol
-        adds to the quickest."""
-        words = HOP_US["network" if outside else "pcie" if self.kind == "pcie" else "nvlink"][algorithm]
-        alpha = self.alpha_s * 1e6
-        if self.kind == "rdma" and outside:
-            return max(words[protocol], alpha)
-        if self.kind in ("nvlink", "pcie") and not outside:
-            return words[protocol]
-        return alpha + words[protocol] - words[0]
+    @property
+    def more_us(self) -> float:
+        """µs that a message takes more than is usual for its kind."""
+        return self.alpha_s * 1e6 - USUAL_US[self.kind]
+
+    def us(self, protocol: int, algorithm: str, outside: bool, least: float = 0.0) -> float:
+        """µs: NCCL's constant, or `least`, and what α is above the usual; below it so much less. On links that it has
+        none for, α and what a protocol adds to the quickest. It rises with α everywhere."""
+        if self.kind not in USUAL_US or outside == (self.kind in BOXED):
+            words = HOP_US["network"][algorithm]
+            return max(self.alpha_s * 1e6 + words[protocol] - words[0], least)
+        constant = max(HOP_US["network" if self.kind == "rdma" else self.kind][algorithm][protocol], least)
+        return constant + self.more_us if self.more_us > 0 else constant * self.alpha_s * 1e6 / USUAL_US[self.kind]
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ class Group:
     bus: float
     generation: str = ""
     inside: Hop = Hop()
-    between: Hop = Hop("rdma")
+    between: Hop = Hop("rdma", 5e-6)
 
     @property
     def ranks(self) -> int:
@@ -118,12 +125,11 @@ def latency(op: str, algorithm: str, protocol: str, group: Group) -> float:
         raise ConfigError(f"NCCL has no {op} by {algorithm} with {protocol}; algorithms are ring and, for all_reduce, "
                           f"tree, protocols {', '.join(PROTOCOLS)}")
     at = PROTOCOLS.index(protocol)
-    base, inside = BASE_US[algorithm][at], group.inside.us(at, algorithm, False)
+    least = POST_US[at] if algorithm == "ring" and group.machines > 1 else 0.0
+    base, inside = BASE_US[algorithm][at], group.inside.us(at, algorithm, False, least)
     between = group.between.us(at, "tree" if group.each == 1 else algorithm, True)
     if algorithm == "tree":
         return tree_latency(group.ranks, group.machines, base, inside, between) * 1e-6
-    if group.machines > 1:
-        inside = max(inside, POST_US[at])
     return ring_latency(op, group.ranks, group.machines, base, inside, between) * 1e-6
 
 
@@ -146,7 +152,7 @@ def offers(op: str, payload: float, group: Group) -> list[Offer]:
     found = []
     for algorithm in ("ring", "tree") if op == "all_reduce" else ("ring",):
         for protocol in PROTOCOLS:
-            if protocol == "LL128" and group.inside.kind != "nvlink":          # not safe there, so it is off
+            if protocol == "LL128" and group.each > 1 and group.inside.kind != "nvlink":    # not safe, so it is off
                 continue
             words = "steps · hop" if algorithm == "ring" else "2((g−1)·inside + lg k·between)"
             found.append(Offer(f"{algorithm}, {protocol}", latency(op, algorithm, protocol, group),
@@ -155,7 +161,8 @@ def offers(op: str, payload: float, group: Group) -> list[Offer]:
     in_switch = op == "all_reduce" and group.machines == 1 and group.each > 2 and group.inside.kind == "nvlink"
     if in_switch and group.generation in NVLS_EFFICIENCY:
         reached = group.bus * NVLS_EFFICIENCY[group.generation] * NVLS_RATE
-        found.append(Offer("NVLS", NVLS_US * 1e-6, payload / reached, "25 µs + n/(bus bandwidth · 5/6 · efficiency)"))
+        found.append(Offer("NVLS", (NVLS_US + 2 * group.inside.more_us) * 1e-6, payload / reached,       # up, and down
+                           "25 µs + n/(bus bandwidth · 5/6 · efficiency)"))
     return found
 
 

@@ -58,8 +58,8 @@ MPICH_LED = ("all_reduce", "reduce", "broadcast")
 """What MPICH does node by node, with a leader in each; everything else is flat."""
 
 WAYS = ("shards", "in turn", "leaders")
-LIBRARY, TABLES = "library", "tables"
-NAMES = (LIBRARY, TABLES, "best", "mpich", "nccl", "hierarchical", "flat", *WAYS,
+LIBRARY, TABLES, HALVES = "library", "tables", "reduce-scatter, all-gather"
+NAMES = (LIBRARY, TABLES, "best", "mpich", "nccl", "hierarchical", "flat", *WAYS, HALVES,
          *dict.fromkeys(name for names in ALGORITHMS.values() for name in names))
 """What can be asked for: a rule, a way over several levels, or an algorithm."""
 

@@ -184,29 +184,30 @@ class TrainingStep:
     def _data(self, phase: str, each: bool) -> Iterable[Traffic]:
         """Rows of the dp axis: those of each micro-batch, or those of the whole step."""
         return (row for row in self.rows if row.axis == "dp" and row.phase == phase
-                and (row.count > 1 or (row.op == "all_gather" and phase != "optimizer")) == each)
+                and (row.part is not None) == each)
 
-    def _dp(self, row: Traffic, micro_batch: int | None, share: float = 1.0, own: float = 0.0) -> Step:
+    def _dp(self, row: Traffic, micro_batch: int | None, own: float = 0.0) -> Step:
         states = {"all_reduce": ("partial", "whole"), "reduce_scatter": ("partial", "shard(0)"),
                   "all_gather": ("shard(0)", "whole")}[row.op]
         numbers = self.job.precision.weights if row.op == "all_gather" else self.job.precision.gradients
-        event = self._like(row.op, row.phase, micro_batch, (round(row.payload * share / numbers),), row.payload * share)
+        event = self._like(row.op, row.phase, micro_batch, (round(row.payload / numbers),), row.payload)
         site = "weights" if row.op == "all_gather" else "gradients"
         return Step(own, "dp", event._replace(site=f"{site}.replicas", before=states[0], after=states[1]))
 
-    def _share(self, instruction: Instruction) -> float:
-        """Of the stage's weights, those of the chunk: by layers."""
-        stage = self.stage
-        return len(stage.layers(instruction.chunk)) / max(stage.layout.layers_on(stage.model.config.layers,
-                                                                                stage.stage), 1)
+    def _times(self, row: Traffic, instruction: Instruction) -> int:
+        """How often a chunk has the part of the model that one such collective is of."""
+        stage, chunk = self.stage, instruction.chunk
+        if row.part == "layer":
+            return len(stage.layers(chunk))
+        return int(chunk == 0 if row.part == "embedding" else chunk == stage.layout.chunks - 1)
 
     def _weights(self, direction: str, instruction: Instruction) -> list[Step]:
-        return [self._dp(row, instruction.micro_batch, self._share(instruction)) for row in self._data(direction, True)
-                if row.op == "all_gather"]
+        return [self._dp(row, instruction.micro_batch) for row in self._data(direction, True)
+                if row.op == "all_gather" for _ in range(self._times(row, instruction))]
 
     def _each(self, instruction: Instruction) -> list[Step]:
-        return [self._dp(row, instruction.micro_batch, self._share(instruction)) for row in self._data("backward", True)
-                if row.op != "all_gather"]
+        return [self._dp(row, instruction.micro_batch) for row in self._data("backward", True)
+                if row.op != "all_gather" for _ in range(self._times(row, instruction))]
 
     def _once(self) -> list[Step]:
         """When the last backward pass has ended."""

@@ -22,8 +22,12 @@ class Against(NamedTuple):
     @property
     def text(self) -> str:
         """One line to stand beside a planned step."""
+        return self.about("this model's step")
+
+    def about(self, whose: str) -> str:
+        """The same where another time stands there: `whose` step it is that was held against them."""
         low, high = min(self.ratios.values()) - 1, max(self.ratios.values()) - 1
-        return (f"Against {len(self.ratios)} published runs this model's step is off by {_signed(low)} … "
+        return (f"Against {len(self.ratios)} published runs {whose} is off by {_signed(low)} … "
                 f"{_signed(high)}, half of them by less than {percent(self.typical)}.")
 
     def to_plain(self) -> dict[str, Any]:

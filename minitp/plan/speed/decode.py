@@ -30,6 +30,7 @@ from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops
 from minitp.plan.speed.reading import Ends, Read, bytes_read
 from minitp.plan.speed.syncs import PREDICTED, on_stage, syncs
+from minitp.plan.units import seconds_in
 
 ROOFLINE = "Pope et al. 2023, section 3; rates reached: the device's source"
 
@@ -148,7 +149,7 @@ class _Forward:
     def time(self) -> PassTime:
         """One batch through all stages, then the others, each as far behind as the slowest stage takes."""
         terms, slowest, reads = [], 0.0, 0.0
-        for stage, count in flops.stages(self.model, self.layout).items():
+        for stage, count in flops.stages(self.model, self.layout, self._spreads).items():
             here = list(self._stage(stage, count))
             terms += here
             slowest = max(slowest, sum(term.row.seconds for term in here) / count)
@@ -160,6 +161,9 @@ class _Forward:
                         sum(term.memory_s for term in terms), sum(term.compute_s for term in terms),
                         sum(term.latency_s for term in terms), sum(term.moving_s for term in terms),
                         sum(term.points for term in terms), reads)
+
+    def _spreads(self, stage: int) -> tuple[tuple[int, ...], ...]:
+        return self.machine.spreads(self.layout, stage)
 
     def _read(self, stage: int) -> Read:
         """Of the tp rank that reads the most there. Where cuts aren't even the first ranks have more."""
@@ -196,16 +200,16 @@ class _Forward:
         if reading >= computing:
             row = TimeRow(f"read {term}", "bytes / (bandwidth · share reached)",
                           f"{times}{size / 1e9:.4g} GB / ({device.bandwidth / 1e9:,.5g} GB/s · "
-                          f"{device.bandwidth_reached:.2g})", reading, ROOFLINE)
+                          f"{device.bandwidth_reached:.4g})", reading, ROOFLINE)
             return _Term(row, memory_s=reading)
         row = TimeRow(f"products with {term}", "operations / (peak · share reached)",
                       f"{times}{operations / 1e12:.4g} TFLOP / ({peak / 1e12:,.4g} TFLOP/s · "
-                      f"{device.flops_reached:.2g})", computing, ROOFLINE)
+                      f"{device.flops_reached:.4g})", computing, ROOFLINE)
         return _Term(row, compute_s=computing)
 
     def _syncs(self, stage: int, count: int, at: str) -> Iterator[_Term]:
         """The sync points of the tp group, merging of a cut cache, and the exchange of experts."""
-        rows, meeting = None if self.job.every_row else 1, self.machine.spread(self.layout, "tp")
+        rows, (meeting, pieces, experts) = None if self.job.every_row else 1, self._spreads(stage)
         batch, tokens = ceil(self.sequences / self.in_turn), ceil(self.tokens / self.layout.cp)
         size = bytes_of(self.job.activations)
         for sync in syncs(self.model, self.layout, batch, tokens, rows=rows):
@@ -220,13 +224,11 @@ class _Forward:
         if self.layout.cp > 1:
             numbers = batch * tokens * heads * (self.model.config.head_size + 2)
             yield self._priced(f"merge what each piece of the cache gives{at}", "all_reduce", numbers * size, layers,
-                               self.machine.spread(self.layout, "cp"),
-                               "maximum, sum and output of each head: Milakov & Gimelshein 2018")
+                               pieces, "maximum, sum and output of each head: Milakov & Gimelshein 2018")
         if self.layout.ep > 1 and self.model.experts > 1:
             numbers = self.layout.ep * batch * tokens * self.model.active * self.model.config.hidden
             yield self._priced(f"tokens to their experts and back{at}", "all_to_all", numbers * size, 2 * layers,
-                               self.machine.meeting(self.layout.ep, self.layout.tp, self.layout.devices),
-                               "Lepikhin et al. 2020")
+                               experts, "Lepikhin et al. 2020")
 
     def _messages(self) -> Iterator[_Term]:
         """From stage to stage, and the chosen token back to the first."""
@@ -244,9 +246,9 @@ class _Forward:
                 point: bool = False) -> _Term:
         """`times` collectives alike, one after the other."""
         each: Price = price(op, payload, meeting, self.machine, policy=self.policy)
-        starts = f", {each.launch_s * 1e6:,.4g} µs of it around it" if each.launch_s else ""
+        starts = f", {seconds_in(each.launch_s)} of each around it" if each.launch_s else ""
         row = TimeRow(term, f"times · ({each.formula})",
-                      f"{times} · {each.seconds * 1e6:,.4g} µs{starts} ({op}, {payload:,.0f} B, {each.algorithm})",
+                      f"{times} · {seconds_in(each.seconds)} ({op}, {payload:,.0f} B, {each.algorithm}{starts})",
                       times * each.seconds, f"{source}; {each.source}")
         return _Term(row, latency_s=times * each.latency_s,
                      moving_s=times * (each.seconds - each.latency_s), points=times if point else 0)
@@ -255,5 +257,5 @@ class _Forward:
         """The other batches that follow the first through the pipeline."""
         waits = (self.in_turn - 1) * slowest
         return _Term(TimeRow("other sequences, each a stage behind", "(sequences − 1) · slowest stage",
-                             f"{self.in_turn - 1} · {slowest:.4g} s", waits, "Huang et al. 2019, GPipe"),
+                             f"{self.in_turn - 1} · {seconds_in(slowest)}", waits, "Huang et al. 2019, GPipe"),
                      compute_s=waits)

@@ -12,6 +12,7 @@ isn't counted either.
 
 SC21 is Narayanan et al. 2021 (arXiv:2104.04473), KOR Korthikanti et al. 2022 (arXiv:2205.05198).
 """
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -131,7 +132,13 @@ def step(model: PlannedModel, job: Training, causal: bool = False) -> PassFlops:
 
 def slowest_share(model: PlannedModel, layout: Layout) -> Matrices:
     """The share of the rank of a tp group that has the most to do (heads or vocabulary may not divide)."""
-    shares = (matrices(model, layout.tp, rank, layout.cut, layout.embedding) for rank in range(layout.tp))
+    return _slowest_share(model, layout.tp, layout.cut, layout.embedding)
+
+
+@lru_cache(maxsize=1024)
+def _slowest_share(model: PlannedModel, tp: int, cut: Literal["even", "balanced"],
+                   embedding: Literal["vocab", "hidden"]) -> Matrices:
+    shares = (matrices(model, tp, rank, cut, embedding) for rank in range(tp))
     return max(shares, key=lambda mine: mine.projections + mine.mlp)
 
 
@@ -149,12 +156,14 @@ def slowest_stage(model: PlannedModel, layout: Layout, context: float) -> int:
     return max(stages(model, layout), key=lambda stage: on_stage(model, layout, stage, context).total)
 
 
-def stages(model: PlannedModel, layout: Layout) -> dict[int, int]:
-    """The first stage of each kind, and how many are like it: the ends, and those between by their number of layers."""
-    first: dict[tuple[int, bool, bool], int] = {}
+def stages(model: PlannedModel, layout: Layout, apart: Callable[[int], Hashable] = lambda stage: None
+           ) -> dict[int, int]:
+    """The first stage of each kind, and how many are like it: the ends, and those between by their number of layers.
+    `apart`: of a stage, what else tells it from others."""
+    first: dict[tuple[int, bool, bool, Hashable], int] = {}
     count: dict[int, int] = {}
     for stage in range(layout.pp):
-        kind = layout.layers_on(model.config.layers, stage), stage == 0, stage == layout.pp - 1
+        kind = layout.layers_on(model.config.layers, stage), stage == 0, stage == layout.pp - 1, apart(stage)
         like = first.setdefault(kind, stage)
         count[like] = count.get(like, 0) + 1
     return count

@@ -27,6 +27,7 @@ from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops, traffic
 from minitp.plan.speed.flops import PassFlops
 from minitp.plan.speed.traffic import Traffic
+from minitp.plan.units import seconds_in
 
 IN_THE_WAY: tuple[traffic.Axis, ...] = ("tp", "sp", "ep")
 """Axes whose collectives nothing hides."""
@@ -40,7 +41,7 @@ class StepTime:
     """A training step of `sequences` sequences on `devices` devices.
 
     flops   of the whole step on all devices; `peak` of one device in FLOP/s
-    stage   the stage that has most to compute, whose time the step's is
+    stage   the slowest stage, whose time the step's is
     bubble  idle time as a share of the ideal time (SC21, section 2.2)
     hidden  what runs beside something else and so takes no time of its own, in seconds by axis
     moved   bytes that a rank sends in the step: of two layouts that take equally long the one that moves less is better
@@ -138,7 +139,20 @@ class _Step:
 
     @cached_property
     def stage(self) -> int:
-        return flops.slowest_stage(self.model, self.layout, self.job.seq)
+        """The one with the most to compute; where the stages' groups lie differently on boxes, the slowest."""
+        if len({self._spreads(stage) for stage in range(self.layout.pp)}) == 1:
+            return flops.slowest_stage(self.model, self.layout, self.job.seq)
+        return max(flops.stages(self.model, self.layout, self._spreads),
+                   key=lambda stage: self.takes(self.micro_batch(stage).hardware) + self._waits(stage))
+
+    def _spreads(self, stage: int) -> tuple[tuple[int, ...], ...]:
+        return self.machine.spreads(self.layout, stage)
+
+    def _waits(self, stage: int) -> float:
+        """Seconds that a stage's micro-batch waits for what nothing hides."""
+        moved = traffic.step(self.model, self.layout, self.job, self.machine, stage)
+        return sum(row.count * price(row.op, row.payload, row.meeting, self.machine, policy=self.policy).seconds
+                   for row in moved if row.axis in IN_THE_WAY and row.phase != "optimizer") / self.m
 
     @cached_property
     def bubble(self) -> float:
@@ -158,7 +172,7 @@ class _Step:
     def priced(self) -> list[tuple[Traffic, float]]:
         """What a rank of the slowest stage moves, and the seconds that like collectives take together."""
         moved = traffic.step(self.model, self.layout, self.job, self.machine, self.stage)
-        return [(row, row.count * self._each(row)) for row in moved]
+        return [(row, row.count * self._price(row.op, row.payload, row.meeting)) for row in moved]
 
     def rows(self) -> tuple[list[TimeRow], dict[str, float]]:
         """The step's terms in order, and what is hidden behind them."""
@@ -183,19 +197,23 @@ class _Step:
                       f"an HFU {printed / mine.hardware - 1:.1%} higher")
         return TimeRow("products", "m · operations of the slowest stage's rank / (peak · share reached)",
                        f"{self.m} · {mine.hardware / 1e12:,.4g} TFLOP / ({self.peak / 1e12:,.4g} TFLOP/s · "
-                       f"{reached:.2g})", self.m * self.takes(mine.hardware), "plan.flops; SC21, appendix",
+                       f"{reached:.4g})", self.m * self.takes(mine.hardware), "plan.flops; SC21, appendix",
                        f"stage {self.stage} of {self.layout.pp}{again}")
 
-    def _each(self, row: Traffic, share: float = 1.0) -> float:
-        """Seconds of one of the collectives, or of one of a share of its payload."""
-        return price(row.op, row.payload * share, row.meeting, self.machine, policy=self.policy).seconds
+    def _price(self, op: str, payload: float, meeting: tuple[int, ...]) -> float:
+        """Seconds of one collective."""
+        return price(op, payload, meeting, self.machine, policy=self.policy).seconds
 
     def _row(self, term: str, priced: list[tuple[Traffic, float]], exposed: float | None = None,
              note: str = "") -> TimeRow:
         """Like collectives of an axis together."""
-        numbers = "; ".join(f"{row.count:,} · {row.op} of {row.payload:,.0f} B" for row, _ in priced)
-        total = sum(time for _, time in priced)
-        return TimeRow(term, "collectives · their price", numbers, total if exposed is None else exposed,
+        numbers = " + ".join(f"{row.count:,} · {seconds_in(time / row.count)} ({row.op}, {row.payload:,.0f} B)"
+                             for row, time in priced)
+        total, formula = sum(time for _, time in priced), "collectives · their price"
+        if exposed is not None and exposed < total:
+            formula += " − what runs beside the passes"
+            numbers += f" − {seconds_in(total - exposed)}"
+        return TimeRow(term, formula, numbers, total if exposed is None else exposed,
                        "; ".join(dict.fromkeys(row.source for row, _ in priced)) + "; priced by plan.network", note)
 
     def _in_the_way(self, priced: list[tuple[Traffic, float]]) -> Iterator[TimeRow]:
@@ -218,12 +236,17 @@ class _Step:
         """Filling and draining: the other stages' time for one micro-batch, by chunks. Stages may differ."""
         layout, between = self.layout, ideal / self.m - products
         others = {stage: count - (stage == self.stage)
-                  for stage, count in flops.stages(self.model, layout).items()}
-        mean = sum(count * (self.takes(self.micro_batch(stage).hardware) + between)
+                  for stage, count in flops.stages(self.model, layout, self._spreads).items()}
+        mean = sum(count * (self.takes(self.micro_batch(stage).hardware) + between + self._more(stage))
                    for stage, count in others.items()) / max(1, layout.pp - 1)
         return TimeRow("pipeline bubble", "(p − 1)/(v·m) of the ideal time, by the other stages' mean",
-                       f"{self.bubble:.4g} · {self.m} · {mean:.4g} s", self.bubble * self.m * mean,
+                       f"{self.bubble:.4g} · {self.m} · {seconds_in(mean)}", self.bubble * self.m * mean,
                        "plan.schedule; SC21, section 2.2")
+
+    def _more(self, stage: int) -> float:
+        """Seconds that a micro-batch of another stage waits longer, where its groups lie otherwise on the boxes."""
+        alike = self._spreads(stage) == self._spreads(self.stage)
+        return 0.0 if alike else self._waits(stage) - self._waits(self.stage)
 
     def _data(self, priced: list[tuple[Traffic, float]], each: float,
               mine: PassFlops) -> tuple[list[TimeRow], float]:
@@ -242,13 +265,20 @@ class _Step:
         exposed = total = 0.0
         for phase, seconds in window.items():
             rows = [(row, time) for row, time in like if row.phase == phase]
-            passes = max((row.count for row, _ in rows), default=0)            # once a step, or with every micro-batch
+            passes = self.m if any(row.part for row, _ in rows) else 1         # with every micro-batch, or once a step
             took = sum(time for _, time in rows)
-            bare = sum(self._each(row, 1 / max(1, self.layers)) for row, _ in rows
-                       if phase != "backward" or row.op != "all_gather")
+            bare = self._bare([row for row, _ in rows if phase != "backward" or row.op != "all_gather"])
             exposed += max(0.0, bare, took - passes * seconds) if self.overlap else took
             total += took
         return [self._row(NAMES["dp"], like, exposed, _hidden(total - exposed))], total - exposed
+
+    def _bare(self, rows: list[Traffic]) -> float:
+        """Seconds of a layer's share of what a pass moves, the stage's ends among it: alike for all stages of ZeRO."""
+        moved: dict[tuple[str, tuple[int, ...]], float] = {}
+        for row in rows:
+            kind = row.op, row.meeting
+            moved[kind] = moved.get(kind, 0.0) + row.payload * (row.count / self.m if row.part else row.count)
+        return sum(self._price(op, size / max(1, self.layers), meeting) for (op, meeting), size in moved.items())
 
     @property
     def layers(self) -> int:
@@ -268,7 +298,7 @@ class _Step:
         written = "2·(master + moments) + weights" if self.job.precision.master else "2·(weights + moments)"
         return TimeRow("optimizer", f"numbers · (gradients + {written}) / bandwidth",
                        f"{mine / 1e9:.4g}e9 · {size / max(mine, 1):.4g} B / ({device.bandwidth / 1e9:,.5g} GB/s · "
-                       f"{device.bandwidth_reached:.2g})", size / (device.bandwidth * device.bandwidth_reached),
+                       f"{device.bandwidth_reached:.4g})", size / (device.bandwidth * device.bandwidth_reached),
                        "Adam, once a step")
 
 
@@ -283,4 +313,5 @@ def updated(model: PlannedModel, layout: Layout, job: Training, place: Place) ->
 
 
 def _hidden(seconds: float) -> str:
-    return f"{seconds:.3g} s more run beside the passes and take no time of their own" if seconds else ""
+    return (f"{seconds_in(seconds)} of its price run beside the passes and take no time of their own, as far as the "
+            "passes are long and their links free") if seconds else ""

@@ -7,7 +7,9 @@ number type. The others are counted here, as planner.md's section 4 and its pape
   sp   an all-reduce is a reduce-scatter and an all-gather, with the norms between them cut along the sequence (KOR)
   cp   K and V go round a ring, cp − 1 hops a layer, twice as much backward (Liu et al. 2023, ring attention)
   pp   b·s·h a boundary, micro-batch and direction; over the slow link only 1/tp of it (Narayanan et al. 2021, 4.1)
-  dp   gradients and weights by ZeRO's stage (Rajbhandari et al. 2020, section 7), for m micro-batches a step
+  dp   gradients and weights by ZeRO's stage (Rajbhandari et al. 2020, section 7), for m micro-batches a step. What is
+       cut and whole for one layer at a time (gradients from ZeRO-2 on, weights in ZeRO-3) moves layer by layer: as
+       many collectives, each with its latency. The rest is summed and gathered once a step, counted as one
   ep   tokens to their experts and back, forward and backward (Lepikhin et al. 2020, GShard)
 
 `payload` is one collective's whole array, as the trace counts it. `wire` is what a rank sends in a step where each
@@ -23,7 +25,7 @@ from typing import Any, Literal
 from minitp.plan.job import Training
 from minitp.plan.layout import Layout, Place
 from minitp.plan.machine import Machine
-from minitp.plan.model import Held, PlannedModel
+from minitp.plan.model import PlannedModel, Where
 from minitp.plan.network.boundaries import boundaries, boundary
 from minitp.plan.network.collectives import COSTS_AS, cost
 from minitp.plan.network.hierarchy import shards
@@ -40,6 +42,7 @@ class Traffic:
 
     meeting  how the group's members meet at the machine's levels
     wire     bytes that a rank sends, by level, in the whole step; `per_link`: through each port, all devices at once
+    part     of what moves with every micro-batch, part by part of the model: of which part one collective is
     """
     axis: Axis
     term: str
@@ -53,6 +56,7 @@ class Traffic:
     formula: str
     source: str
     note: str = ""
+    part: Where | None = None
 
     @property
     def sent(self) -> float:
@@ -62,7 +66,8 @@ class Traffic:
     def to_plain(self) -> dict[str, Any]:
         return {"axis": self.axis, "term": self.term, "phase": self.phase, "op": self.op, "count": self.count,
                 "payload": self.payload, "meeting": list(self.meeting), "sent": self.sent, "sent by level": self.wire,
-                "per link": self.per_link, "formula": self.formula, "source": self.source, "note": self.note}
+                "per link": self.per_link, "formula": self.formula, "source": self.source, "note": self.note,
+                "part": self.part}
 
 
 # --- what is on the wire --------------------------------------------------------------------------------------------
@@ -130,8 +135,8 @@ class _Step:
         return self.layout.layers_on(self.model.config.layers, self.stage)
 
     def row(self, axis: Axis, term: str, phase: str, op: str, payload: float, count: int, meeting: tuple[int, ...],
-            formula: str, source: str, note: str = "", shares: tuple[tuple[float, ...], ...] | None = None
-            ) -> Traffic:
+            formula: str, source: str, note: str = "", shares: tuple[tuple[float, ...], ...] | None = None,
+            part: Where | None = None) -> Traffic:
         """`shares`: of the payload at each level, of this stage's ranks and of all on the mean, where these differ."""
         own, mean = shares or (wire_shares(op, meeting),) * 2
         wire, per_link, below = {}, {}, 1
@@ -141,11 +146,11 @@ class _Step:
             if each:
                 per_link[level.name] = each * payload * count * (below / level.ports if level.ports else 1)
             below *= level.size
-        return Traffic(axis, term, phase, op, payload, count, meeting, wire, per_link, formula, source, note)
+        return Traffic(axis, term, phase, op, payload, count, meeting, wire, per_link, formula, source, note, part)
 
     def tensor(self) -> Iterator[Traffic]:
         """The sync points of the tp group. The loss's are of float32."""
-        meeting, precision = self.machine.spread(self.layout, "tp"), self.job.precision
+        meeting, precision = self.machine.spread(self.layout, "tp", self.stage), self.job.precision
         for sync in syncs(self.model, self.layout, self.job.micro_batch, self.tokens, self.job.recompute):
             there = on_stage(self.layout, self.stage, sync.part, self.model.config.layers)
             count = sync.times * there * self.micro_batches
@@ -165,7 +170,7 @@ class _Step:
         piece = 2 * self.job.micro_batch * self.tokens * width * self.job.precision.activations
         hops = self.layers * (self.layout.cp - 1) * self.micro_batches
         again = int(self.job.recompute == "full")
-        meeting = self.machine.spread(self.layout, "cp")                       # a ring is as slow as its worst hop
+        meeting = self.machine.spread(self.layout, "cp", self.stage)           # a ring is as slow as its worst hop
         for phase, times, what in (("forward", 1, "K, V"), ("backward", 2 + again, "K, V and their gradients")):
             yield self.row("cp", f"ring attention, {what}", phase, "send", piece, hops * times, meeting,
                            "(cp − 1) · 2·b·s/cp·(kv heads)·e a layer", "Liu et al. 2023", "behind attention's products")
@@ -179,7 +184,7 @@ class _Step:
         worst = max(every, key=lambda one: one.level).meeting               # the slowest holds up the others
         mean = tuple(sum(level) / len(every) for level in zip(*(one.shares for one in every), strict=True))
         cut = layout.tp if layout.sequence or self.scatter_gather else 1
-        inside = self.machine.spread(layout, "tp")
+        inside = self.machine.spread(layout, "tp", self.stage)
         for phase, end in (("forward", last), ("backward", 0)):
             count = self.micro_batches * (layout.chunks - (self.stage == end))
             other = (self.stage + (1 if end else -1)) % layout.pp
@@ -199,36 +204,46 @@ class _Step:
     def data(self) -> Iterator[Traffic]:
         """Gradients and weights of what the rank holds. ZeRO cuts dense ones over dp (pieces of a context hold the same
         and add up their shares), experts over the replicas of each."""
-        layout, held = self.layout, Held()
-        for part in self.model.on_stage(layout, Place(0, 0, 0, self.stage)).values():
-            held = held.plus(part)
-        dense, bytes_each = held.shard + held.whole, self.job.precision.gradients
+        layout, held = self.layout, self.model.on_stage(self.layout, Place(0, 0, 0, self.stage))
+        dense = {part: mine.shard + mine.whole for part, mine in held.items()}
+        bytes_each = self.job.precision.gradients
         replicas = layout.dp * layout.cp
         if layout.zero and layout.cp > 1:
             yield from self._replicas("weights", dense, self.machine.spread(layout, "dp"))
             yield self.row("dp", "gradients of a context's pieces", "backward", "all_reduce",
-                           dense * bytes_each / layout.dp, 1, self.machine.spread(layout, "cp"), "P/d", ZERO)
+                           sum(dense.values()) * bytes_each / layout.dp, 1, self.machine.spread(layout, "cp"), "P/d",
+                           ZERO)
         else:
             yield from self._replicas("weights", dense, self.machine.meeting(replicas, layout.tp, layout.devices))
-        yield from self._replicas("experts", held.expert,
+        yield from self._replicas("experts", {part: mine.expert for part, mine in held.items()},
                                   self.machine.meeting(replicas // layout.ep, layout.tp * layout.ep,
                                                        layout.devices))
 
-    def _replicas(self, what: str, numbers: int, meeting: tuple[int, ...]) -> Iterator[Traffic]:
-        """By ZeRO's stage. In numbers, P = `numbers`: 2P, 2P, (m + 1)P and 3mP, each times (d − 1)/d."""
-        zero, m, precision = self.layout.zero, self.micro_batches, self.job.precision
-        gradients, weights = numbers * precision.gradients, numbers * precision.weights
-        if zero == 0:
-            yield self.row("dp", f"gradients of {what}", "backward", "all_reduce", gradients, 1, meeting, "P", ZERO)
-            return
-        yield self.row("dp", f"gradients of {what}", "backward", "reduce_scatter", gradients, 1 if zero == 1 else m,
-                       meeting, "P" if zero == 1 else "P a micro-batch", ZERO)
-        if zero < 3:
-            yield self.row("dp", f"updated {what}", "optimizer", "all_gather", weights, 1, meeting, "P", ZERO)
+    def _replicas(self, what: str, held: dict[Where, int], meeting: tuple[int, ...]) -> Iterator[Traffic]:
+        """By ZeRO's stage, of the numbers that are held of each part. P = all of them: 2P, 2P, (m + 1)P and 3mP, each
+        times (d − 1)/d."""
+        zero, precision, numbers = self.layout.zero, self.job.precision, sum(held.values())
+        if zero < 2:
+            yield self.row("dp", f"gradients of {what}", "backward", "reduce_scatter" if zero else "all_reduce",
+                           numbers * precision.gradients, 1, meeting, "P", ZERO)
         else:
+            yield from self._by_part(f"gradients of {what}", "backward", "reduce_scatter", held, precision.gradients,
+                                     meeting)
+        if zero in (1, 2):
+            yield self.row("dp", f"updated {what}", "optimizer", "all_gather", numbers * precision.weights, 1, meeting,
+                           "P", ZERO)
+        if zero == 3:
             for phase in ("forward", "backward"):
-                yield self.row("dp", f"{what} for a pass", phase, "all_gather", weights, m, meeting, "P a micro-batch",
-                               ZERO)
+                yield from self._by_part(f"{what} for a pass", phase, "all_gather", held, precision.weights, meeting)
+
+    def _by_part(self, term: str, phase: str, op: str, held: dict[Where, int], bytes_each: float,
+                 meeting: tuple[int, ...]) -> Iterator[Traffic]:
+        """With every micro-batch a collective of each layer, and one of each of the stage's ends."""
+        for part, numbers in held.items():
+            times = max(self.layers, 1) if part == "layer" else 1
+            yield self.row("dp", f"{term}, {part}", phase, op, numbers / times * bytes_each,
+                           times * self.micro_batches, meeting,
+                           "P/L a layer and micro-batch" if part == "layer" else "P a micro-batch", ZERO, part=part)
 
     def experts(self) -> Iterator[Traffic]:
         """Each token goes to its `active` experts and comes back, forward and backward. The load is taken as even."""
@@ -236,7 +251,7 @@ class _Step:
         if model.experts == 1 or layout.ep == 1:
             return
         payload = layout.ep * self.stream * model.active / (layout.tp if layout.sequence else 1)
-        meeting = self.machine.meeting(layout.ep, layout.tp, layout.devices)
+        meeting = self.machine.spread_of(layout.ep, layout.tp, layout, self.stage)
         again = 2 if self.job.recompute == "full" else 0
         for phase, times in (("forward", 2), ("backward", 2 + again)):
             yield self.row("ep", "tokens to their experts and back", phase, "all_to_all", payload,
@@ -246,7 +261,7 @@ class _Step:
     def owed(self) -> Iterator[Traffic]:
         """Once a step over the tp group: copied kv heads' gradients; with sequence parallelism those of norms, too."""
         layout, bytes_each = self.layout, self.job.precision.gradients
-        inside, owed = self.machine.spread(layout, "tp"), copies(self.model, layout) * self.layers
+        inside, owed = self.machine.spread(layout, "tp", self.stage), copies(self.model, layout) * self.layers
         yield self.row("tp", "gradients of copied kv heads", "optimizer", "all_reduce", owed * bytes_each, 1, inside,
                        "of k and v", PREDICTED)
         if layout.sequence:
