@@ -17,6 +17,8 @@ from minitp.plan.simulate import Progress, replay, simulated
 from minitp.plan.simulate.asked import warnings_of
 from minitp.plan.simulate.classes import Show, Straggler
 from minitp.plan.simulate.result import Share, Simulation
+from minitp.plan.simulate.write import STEP
+from minitp.plan.speed.against import published
 from minitp.progress import steps_bar
 from minitp.runs import header_of
 from minitp.trace.file import Trace

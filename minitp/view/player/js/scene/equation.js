@@ -124,7 +124,9 @@ function gateSentenceOf(kit, spec, moment) {
     return "The sum is skipped on purpose: each rank takes its own partial for the whole, so from here on the ranks "
       + "hold different numbers and the text goes wrong.";
   }
-  if (ranks.length === 1 && !(sync.among > 1)) return "One rank holds everything: there is nothing to add and nobody to wait for.";
+  if (ranks.length === 1 && !(sync.among > 1)) {
+    return "One rank holds everything: there is nothing to add and nobody to wait for.";
+  }
   const missing = ranks.filter((rank) => moment.ranks[rank].there && !moment.ranks[rank].arrived);
   if (moment.phase <= ARRIVING && missing.length) {
     const all = missing.length === moment.needed, one = missing.length === 1;

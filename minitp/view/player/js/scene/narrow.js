@@ -66,7 +66,8 @@ function chipsInto(parent, kit, shown, width) {
   return { bottom: 30 + Math.ceil(others.length / perRow) * CHIP, frame(moment) {
     putText(own, statusOf(sync, moment, shown));
     for (const { rank, text } of chips) {
-      putText(text, fitText(`${kit.model.lanes[rank] ?? `rank ${rank}`}: ${statusOf(sync, moment, rank)}`, w - 18, SMALL, look.font));
+      const words = `${kit.model.lanes[rank] ?? `rank ${rank}`}: ${statusOf(sync, moment, rank)}`;
+      putText(text, fitText(words, w - 18, SMALL, look.font));
     }
   } };
 }
