@@ -14,6 +14,7 @@ from minitp.trace import Timeline, Trace
 from minitp.trace.export import chrome
 from minitp.trace.show import show
 from minitp.trace.simulated import NOT_MEASURED, is_simulated, lane_words, simulated_line
+from minitp.trace.wording import duration
 from minitp.view.ledger import Ledger
 from minitp.view.passes import Passes
 from minitp.view.player.export import to_html
@@ -184,3 +185,7 @@ def test_strangers_places_are_numbers_or_nothing():
         assert banner({"simulated": told, "ranks": 2})[0].startswith(NOT_MEASURED)
         assert all(isinstance(name, str) for name in lanes({"simulated": told, "ranks": 2}))
     assert lanes({}) == [] == banner({})
+
+
+def test_a_clock_of_whole_ns_tells_no_part_of_one():
+    assert [duration(ns) for ns in (0.0915, 0.0, 1.0, 1.5)] == ["0 ns", "0 ns", "1 ns", "1.5 ns"]
