@@ -9,6 +9,7 @@ from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import Answer, WhatIf, named
 from minitp.plan.questions.symbols import explained
 from minitp.trace import Trace
+from minitp.trace.summary import crowded
 from minitp.view import plan_check
 from minitp.view.figures import plan_check as figures
 from minitp.view.plan_ask import what_if
@@ -40,7 +41,7 @@ def check() -> None:
                 "are compared here too. Counts and bytes need no calibration.", icon=":material/speed:")
     (st.success if found.exact else st.warning)(plan_check.exact_line(found))
     if this is not None:
-        _times(found)
+        _times(found, crowded(opened.trace))
     st.subheader("Counts and bytes", anchor=False)
     page.table(plan_check.count_rows(found), key="plan_counts")
     if found.memory:
@@ -50,9 +51,9 @@ def check() -> None:
         st.code("\n".join(found.differences[:50]), language=None, wrap_lines=True)
 
 
-def _times(found: Comparison) -> None:
+def _times(found: Comparison, took_turns: bool) -> None:
     shown = plan_check.points(found)
-    line = plan_check.times_line(shown)
+    line = plan_check.times_line(shown, took_turns)
     left, right = page.columns((1.2, 1), least=("20rem", "16rem"), key="plan_times_of_run", gap="medium")
     with right:
         st.markdown(line)

@@ -5,6 +5,7 @@ from typing import Any
 from minitp.plan.catalogue import THIS, machine, this_file
 from minitp.plan.check import GOAL, Comparison, comparison
 from minitp.plan.machine import Machine
+from minitp.plan.modeled import Stated
 from minitp.plan.units import duration, percent
 from minitp.trace.file import Trace
 from minitp.trace.wording import plain, size
@@ -61,16 +62,18 @@ def time_rows(found: Comparison) -> list[dict[str, Any]]:
     """Times of each kind: what the model says and what was measured in columns of their own."""
     return [{"collective": plain(row.op, 30), "payload": size(row.payload), "model": _time(row.modeled_s),
              "model: by": plain(row.by, 40),
-             "model: stated error": "" if row.stated is None else f"{percent(row.stated.median)}, at most "
-                                                                  f"{percent(row.stated.worst)}",
+             "model: stated error": _stated(row.stated),
              "measured": _time(row.measured_s), "measured, median": _time(row.median_s),
              "ratio of both": "" if row.ratio is None else f"{row.ratio:.2f}"} for row in found.rows]
 
 
 def pass_rows(found: Comparison) -> list[dict[str, Any]]:
     """A token, a prompt, a training step."""
-    return [{"": f"{row.unit} (of {row.count:,})", "model": _time(row.modeled_s),
-             "model: computing": _time(row.modeled_computing_s), "model: collectives": _time(row.modeled_collectives_s),
+    return [{"": f"{row.unit} (of {row.count:,})",
+             "model": ("≥ " if row.lower_bound and row.modeled_s is not None else "") + _time(row.modeled_s),
+             "model: stated error": _stated(row.stated), "model: weights and products": _time(row.modeled_computing_s),
+             "model: norms and Python": "not modeled" if row.modeled_overhead_s is None else _time(
+                 row.modeled_overhead_s), "model: collectives": _time(row.modeled_collectives_s),
              "measured": _time(row.measured_s), "measured: computing": _time(row.measured_computing_s),
              "measured: collectives": _time(row.measured_collectives_s), "measured: waiting": _time(row.waiting_s)}
             for row in found.passes]
@@ -94,14 +97,22 @@ def exact_line(found: Comparison) -> str:
             "memory.")
 
 
-def times_line(shown: list[Point]) -> str:
-    """How far apart the two are."""
+def times_line(shown: list[Point], took_turns: bool = False) -> str:
+    """How far apart the two are; nothing of that for ranks that took turns on fewer cores, which no model is of."""
+    if took_turns:
+        return ("This run had more ranks than cores, so what its collectives took is how long the scheduler let a rank "
+                "wait: far longer than any model of a network says. To compare times, open a run with a core for each "
+                "rank (`minitp generate --ranks 2 --trace run.json`). Counts and bytes are exact all the same.")
     if not shown:
         return "No kind of collective has both a model and a measured time."
     near = sum(1 for point in shown if abs(point.ratio - 1) <= GOAL)
     far = max(shown, key=lambda point: max(point.ratio, 1 / point.ratio))
     return (f"{near} of {len(shown)} kinds are within {percent(GOAL)}. The farthest off: {far.op.replace('_', '-')} of "
             f"{size(far.payload)}, modeled {far.ratio:.2g} times as long as measured.")
+
+
+def _stated(error: Stated | None) -> str:
+    return "" if error is None else f"{percent(error.median)}, at most {percent(error.worst)}"
 
 
 def _time(seconds: float | None) -> str:

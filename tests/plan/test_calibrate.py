@@ -146,7 +146,7 @@ def test_the_description_is_read_again_as_it_was_written(tmp_path, monkeypatch):
     write_machine(made, tmp_path / "this.toml")
     found = machine("this")
     assert found == made and found.measured == made.measured and found.levels[0].tables == made.levels[0].tables
-    assert found.device.flops == made.device.flops and found.measured["versions"]["mpi"] == FACTS["versions"]["mpi"]
+    assert found.device.flops == made.device.flops and found.measured["versions"]["mpi"] == 'MPICH "5"'
     for size in (4, 2304, 3 * 4**7, 16 * 2**20):
         seconds, by = modeled(Kind("all_reduce", 2, size), found)
         assert by == "table" and seconds == pytest.approx(ALPHA + size * BETA, rel=0.1)
@@ -185,7 +185,7 @@ def test_what_the_numbers_do_not_mean_is_said():
     assert "scheduler decides" in caveat(a_calibration(ranks=4, ranks_per_core=2.0))
     assert "how a model is split" in caveat(a_calibration(world="threads"))
     assert "one level" in caveat(a_calibration(hosts=2))
-    assert not a_calibration().busy
+    assert not a_calibration().busy and a_calibration(load_before=1.5).busy
 
 
 def a_few(comm, groups):
@@ -238,6 +238,26 @@ def test_a_name_that_is_no_file_s_or_another_machine_s_is_refused(monkeypatch, t
     from minitp.errors import SaveError
     with pytest.raises(SaveError, match="MINITP_MACHINES"):
         _place("this")
+
+
+def test_a_description_of_ranks_with_cores_outlives_one_of_ranks_that_take_turns(tmp_path):
+    from minitp.commands.plan.calibrate import _write
+    path = tmp_path / "this.toml"
+    assert _write(a_calibration(), "this", path) == (str(path), [])
+    before = path.read_bytes()
+    for worse, name in (({"ranks": 3, "ranks_per_core": 1.5}, "this-3-ranks"),
+                        ({"world": "threads"}, "this-2-threads")):
+        where, changes = _write(a_calibration(**worse), "this", path)
+        assert where == str(tmp_path / f"{name}.toml") and "stays as it was" in changes[0]
+        assert path.read_bytes() == before and machine(where).name == name
+    rates = {name: {"alone": 4e10, "together": 3e10} for name in RATES}
+    faster = replace(a_calibration(created="2026-02-02"), rates=rates)
+    where, [changes] = _write(faster, "this", path)
+    assert where == str(path) and "10 GB/s, now 30 GB/s" in changes and "2026-01-01T00:00" in changes
+    other = replace(faster, collectives=tuple(replace(one, ranks=4) for one in faster.collectives))
+    assert "tables for 2 ranks are gone" in _write(other, "this", path)[1][1]
+    path.write_text("nonsense")
+    assert _write(faster, "this", path) == (str(path), [])
 
 
 def run(tmp_path, *words: str) -> subprocess.CompletedProcess:

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 import typer
 
-from minitp.commands.plan.check import check_trace, described, verdict
+from minitp.commands.plan.check import called, check_trace, described, verdict
 from minitp.config import TINY
 from minitp.errors import ConfigError, FileFormatError
 from minitp.placement import Placement
 from minitp.plan.calibrate.durations import Kind
 from minitp.plan.calibrate.messages import BETWEEN, OPS, SIZES, TESTS
 from minitp.plan.check import comparison, pass_times
+from minitp.plan.check import row as check_row
 from minitp.plan.check.now import PAYLOADS, now
 from minitp.plan.job import FLOAT32, Training
 from minitp.plan.memory import own
 from minitp.plan.model import PlannedModel
+from minitp.plan.modeled import Stated
 from minitp.plan.speed import flops
 from minitp.trace.predict import TrainingPlan, predict
 from minitp.trace.predict_training import Steps
@@ -96,6 +98,13 @@ def test_kinds_within_the_stated_error_are_counted():
     assert comparison(trace, known(measured={"errors": errors})).within[0] < len(kinds)
 
 
+def test_a_time_on_the_other_level_is_within_the_spread():
+    two = Stated(0.05, 0.1, 0.8)
+    assert two.covers(10.0, 10.5) and two.covers(10.0, 17.9)
+    assert not two.covers(10.0, 18.1) and not two.covers(10.0, 5.0)
+    assert not Stated(0.05, 0.1).covers(10.0, 12.0)
+
+
 def test_memory_is_exact_or_a_difference():
     trace = trace_of(plan())
     held = [own.held(rows) for rows in own.of_trace(trace.run)]
@@ -140,6 +149,30 @@ def test_other_work_on_the_machine_is_seen():
     steps = trace.events["step"][busy]
     trace.events["leave"][busy[steps > 1]] += 500_000
     assert any("other work" in note and "all_gather" in note for note in comparison(trace, known()).notes)
+
+
+def test_a_collective_for_which_nobody_waited_has_no_time(capsys):
+    from rich.console import Console
+
+    from minitp.commands.plan.check import collectives_table
+    rows = [check_row(Kind("gather", 2, 4), 1, 1, np.zeros(3), known())]
+    Console(width=140).print(collectives_table(rows, "now"))
+    assert "0 ns" not in capsys.readouterr().out and rows[0].ratio is None
+
+
+def test_a_token_has_its_stated_error_and_a_step_is_a_lower_bound(tmp_path, capsys):
+    measured = {"errors": {"token on 2": {"median": 0.12, "worst": 0.34}}, "created": "2026-05-06T07:08",
+                "overhead": {"layer_s": 1e-6, "pass_s": 2e-6}}
+    prompt, token = comparison(trace_of(plan()), known(measured=measured)).passes
+    assert token.stated.worst == 0.34 and prompt.stated is None and not token.lower_bound
+    assert token.modeled_overhead_s == pytest.approx(TINY.layers * 1e-6 + 2e-6)
+    assert token.modeled_s == pytest.approx(token.modeled_busy_s + token.modeled_collectives_s)
+    check_trace(written(trace_of(plan()), tmp_path), known(measured=measured), False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "12%, 34%" in shown and "model of known, calibrated on 2026-05-06 gives: modeled / measured" in shown
+    assert comparison(trace_of(training()), known(measured=measured)).passes[0].lower_bound
+    check_trace(written(trace_of(training()), tmp_path), known(measured=measured), False)
+    assert "≥" in capsys.readouterr().out and called(replace(known(), name="this")) == "this machine"
 
 
 def test_without_a_description_it_is_said_how_to_get_one(tmp_path, monkeypatch, capsys):

@@ -215,7 +215,7 @@ def test_a_search_over_a_million_devices_ends():
 def test_a_comparison_does_not_take_counts_for_times():
     from minitp.commands.plan.check import collectives_table, times_told
     row = Compared("all_reduce", 2, 4096, 3, 3, 1e-6, "α + nβ, recursive doubling", None, 8e-6, 9e-6)
-    assert "times are not those of m: modeled / measured is 0.12" in times_told([row], "m")
+    assert "not all within 25% of what the model of m gives: modeled / measured is 0.12" in times_told([row], "m")
     from io import StringIO
 
     from rich.console import Console

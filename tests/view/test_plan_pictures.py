@@ -230,6 +230,7 @@ def test_a_check_draws_what_has_both_times(trace):
     assert sorted(drawn) == sorted((point.measured, point.modeled) for point in points)
     for row in plan_check.time_rows(found):
         assert not [name for name in row if "model" in name and "measured" in name]
+    assert "more ranks than cores" in plan_check.times_line(points, True)
     assert plan_check.times_line([]).startswith("No kind") and "25 %" in plan_check.times_line(points)
 
 

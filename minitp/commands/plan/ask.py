@@ -22,10 +22,10 @@ def answer(names: list[str], what_if: WhatIf, as_json: bool) -> None:
     if not asked:
         list_questions(console, as_json)
     elif as_json:
-        print(json.dumps([plain(question, question.ask(what_if)) for question in asked], ensure_ascii=False))
+        print(json.dumps([plain(question, question.ask(what_if), what_if) for question in asked], ensure_ascii=False))
     else:
         for question in asked:
-            show(question, question.ask(what_if), console)
+            show(question, question.ask(what_if), console, what_if)
 
 
 def everything(what_if: WhatIf) -> list[Question]:
@@ -50,9 +50,9 @@ def list_questions(console: Console, as_json: bool) -> None:
                        "`minitp plan ask terabyte-gpu --gpu-memory 512GB`.", "dim"))
 
 
-def show(question: Question, found: Answer, console: Console) -> None:
-    """One answer."""
-    console.print(Text(question.text, "bold"))
+def show(question: Question, found: Answer, console: Console, what_if: WhatIf | None = None) -> None:
+    """One answer, asked with these values."""
+    console.print(Text(question.title(what_if), "bold"))
     console.print(Text(found.short, "bold green"))
     for paragraph in found.paragraphs:
         console.print()
@@ -117,6 +117,6 @@ OPTIONS = {"model": "--model", "machine": "--machine", "devices": "--gpus", "mem
 """Fields of a what-if → the options that set them."""
 
 
-def plain(question: Question, found: Answer) -> dict[str, Any]:
-    return {"name": question.name, "question": question.text, "claims": question.claims, **asdict(found),
+def plain(question: Question, found: Answer, what_if: WhatIf | None = None) -> dict[str, Any]:
+    return {"name": question.name, "question": question.title(what_if), "claims": question.claims, **asdict(found),
             "short_forms": explained(found)}

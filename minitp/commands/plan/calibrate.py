@@ -2,7 +2,7 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
@@ -18,7 +18,10 @@ from minitp.plan import units
 from minitp.plan.calibrate import Calibration, calibrate, machine_of
 from minitp.plan.calibrate.error import Error
 from minitp.plan.calibrate.messages import SmallerGroups
+from minitp.plan.calibrate.whole_passes import told
 from minitp.plan.catalogue import machine, machines_folder, write_machine
+from minitp.plan.catalogue.machine_files import read_machines
+from minitp.plan.machine import Machine
 from minitp.progress import steps_bar
 from minitp.trace.wording import plain, size
 
@@ -35,12 +38,13 @@ def calibrate_on_rank(group: Communicator, groups: SmallerGroups, name: str, sec
             step(min(int(time.monotonic() - began), int(seconds)), now)
 
         found = calibrate(group, groups, seconds=seconds, quick=quick, progress=progress)
-    group.on_root(lambda: _write(found, name, path), site="calibrate", reason="write the description")
+    written = group.on_root(lambda: _write(found, name, path), site="calibrate", reason="write the description")
     if found is not None:
+        path, changes = Path(written[0]), written[1]
         if as_json:
-            print(json.dumps(as_plain(found, path)))
+            print(json.dumps({**as_plain(found, path), "changes": changes}))
         else:
-            show(found, path, Console())
+            show(found, path, Console(), changes)
 
 
 def _place(name: str) -> Path:
@@ -67,9 +71,44 @@ def _known(name: str) -> bool:
     return True
 
 
-def _write(found: Calibration | None, name: str, path: Path) -> None:
-    if found is not None:
-        write_machine(machine_of(found, name), path)
+def _write(found: Calibration | None, name: str, path: Path) -> tuple[str, list[str]]:
+    """Where it was written, and what that changed. A description of ranks with a core each isn't replaced by one of
+    ranks that take turns, or share a process: that one gets a name of its own."""
+    if found is None:
+        return str(path), []
+    old, worse = _before(path, name), found.crowded or found.facts["world"] == "threads"
+    if old is None or not worse or old.note:
+        made = machine_of(found, name)
+        write_machine(made, path)
+        return str(path), [] if old is None else replaced(old, made)
+    kind = "threads" if found.facts["world"] == "threads" else "ranks"
+    beside = path.with_name(f"{path.stem}-{found.facts['ranks']}-{kind}.toml")
+    write_machine(machine_of(found, beside.stem), beside)
+    return str(beside), [f"{name} stays as it was: it is of {old.devices} ranks that have a core each, and these "
+                         f"{found.facts['ranks']} {'are threads' if kind == 'threads' else 'took turns'}. To replace "
+                         f"it, remove {path}"]
+
+
+def _before(path: Path, name: str) -> Machine | None:
+    """The description that is there; None where there is none that can be read."""
+    try:
+        return read_machines(path)[0].get(name) if path.exists() else None
+    except ConfigError:
+        return None
+
+
+def replaced(old: Machine, new: Machine) -> list[str]:
+    """What of a description became another one: its day and ranks, the rates, the tables that are gone."""
+    when = plain(str(old.measured.get("created", ""))[:16])
+    said = [f"replaced the description of {when or 'an unknown day'} ({old.devices} ranks, now {new.devices}): memory "
+            f"read {units.rate(old.device.bandwidth)}, now {units.rate(new.device.bandwidth)}; a message's α "
+            f"{units.duration(old.levels[0].link.latency_s)}, now {units.duration(new.levels[0].link.latency_s)}; a "
+            f"rank's memory {units.both(old.device.memory)}, now {units.both(new.device.memory)}"]
+    gone = sorted({ranks for _, ranks in set(old.levels[0].tables) - set(new.levels[0].tables)})
+    if gone:
+        said.append(f"its tables for {', '.join(map(str, gone))} ranks are gone: calibrate with as many for them, "
+                    "under another --name")
+    return said
 
 
 def as_plain(found: Calibration, path: Path) -> dict[str, Any]:
@@ -92,14 +131,14 @@ def _finite(number: float) -> float | None:
     return number if isfinite(number) else None
 
 
-def show(found: Calibration, path: Path, console: Console) -> None:
+def show(found: Calibration, path: Path, console: Console, changes: Sequence[str] = ()) -> None:
     """Two tables, what to know about them, and where the description is."""
     facts = found.facts
     console.print(f"{facts['ranks']} ranks on {facts['cores']} cores, BLAS threads of each: {facts['blas_threads']}; "
                   f"{plain(facts['versions'].get('mpi', 'threads'))}", highlight=False, markup=False)
     console.print(_collectives(found))
     console.print(_rates(found))
-    for line in notes(found):
+    for line in (*notes(found), *token_told(found), *changes):
         console.print(f"minitp: {line}", highlight=False, markup=False)
     console.print(f"Written to {path}: --machine {path.stem}. Check it: minitp plan check --collectives",
                   highlight=False, markup=False, soft_wrap=True)
@@ -138,10 +177,22 @@ def _rates(found: Calibration) -> Table:
     return made
 
 
+def token_told(found: Calibration) -> list[str]:
+    """How near the model of a token came to tokens decoded meanwhile."""
+    pairs = [(weights, one) for weights, one in told(found.tokens, machine_of(found)) if one.modeled_s]
+    if not pairs:
+        return []
+    said = "; ".join(f"{size(weights)} of weights a rank: {units.duration(one.modeled_s or 0.0)} modeled, "
+                     f"{units.duration(one.measured_s)} measured" for weights, one in pairs)
+    layer, whole = (units.duration(found.overhead[name]) for name in ("layer_s", "pass_s"))
+    return [f"a token beside its products takes {layer} a layer and {whole} a pass; with that, {said}"]
+
+
 def notes(found: Calibration) -> list[str]:
     """What whoever reads the tables must know."""
     from minitp.plan.calibrate import caveat
     said = [caveat(found)] if caveat(found) else []
     if found.busy:
-        said.append("other work was on this machine meanwhile (the spread is wide): calibrate again when it is quiet")
+        said.append("other work was on this machine (times spread widely, or its load was "
+                    f"{found.facts.get('load_before', 0.0):.1f} before): calibrate again when it is quiet")
     return said

@@ -49,14 +49,14 @@ def show(compared: Comparison, found: Machine, console: Console) -> None:
     if compared.memory:
         console.print(memory_table(compared.memory))
     within, known = compared.within
-    for line in (*compared.notes, *([f"times of {within} of {known} kinds are within the largest error stated for them"]
-                                    if known else [])):
+    covered = f"times of {within} of {known} kinds are within the largest error or the spread stated for them"
+    for line in (*compared.notes, *([covered] if known else [])):
         _say(console, line)
     total = sum(row.predicted for row in compared.rows)
     if compared.exact:
         _say(console, f"all {total:,} collectives of each rank are as predicted, in order and to the byte"
              + (", and so is the memory" if compared.memory else "")
-             + f"; {times_told(compared.rows, plain(found.name, 40))}")
+             + f"; {times_told(compared.rows, called(found))}")
     else:
         _say(console, "the run differs from what was predicted:")
         for line in compared.differences:
@@ -76,16 +76,25 @@ def collectives_table(rows: Iterable[Compared], title: str, counts: bool = True)
     made = table(*names, right=[n for n, name in enumerate(names) if name not in ("collective", "by")], title=title,
                  whole=[n for n, name in enumerate(names) if name != "by"],
                  caption="measured: from when the last rank is there, lower quartile and median. stated error: the "
-                         "table's at sizes that are in none, median and largest")
+                         "table's at sizes that are in none, median and largest; +: the spread of one size's times, "
+                         "which may jump between two levels. –: nobody waited for a byte, as where a gather's root has "
+                         "all of it")
     made.padding = (0, 1, 0, 0)                    # a narrow terminal has room for all of it
     for row in rows:
         have = f"{row.recorded:,}" if row.exact else f"[red]{row.recorded:,}[/red]"
         made.add_row(plain(row.op, 30), size(row.payload), *([f"{row.predicted:,}", have] if counts else []),
                      _time(row.modeled_s), "" if row.stated is None else
-                     f"{row.stated.median:.0%},\n{row.stated.worst:.0%}", row.by,
-                     f"{_time(row.measured_s)}\n{_time(row.median_s)}".strip(),
+                     f"{row.stated.median:.0%}, {row.stated.worst:.0%}\n+{row.stated.spread:.0%}", row.by,
+                     f"{_moved(row.measured_s)}\n{_moved(row.median_s)}".strip(),
                      "" if row.ratio is None else f"{row.ratio:.2g}")
     return made
+
+
+def called(found: Machine) -> str:
+    """A machine in a sentence; `this` is one whose description calibrate wrote."""
+    when = plain(str(found.measured.get("created", ""))[:10])
+    name = "this machine" if found.name == THIS else plain(found.name, 40)
+    return f"{name}, calibrated on {when}" if when else name
 
 
 def times_told(rows: Iterable[Compared], machine: str) -> str:
@@ -95,7 +104,13 @@ def times_told(rows: Iterable[Compared], machine: str) -> str:
         return f"times have no model on {machine}"
     near = all(abs(ratio - 1) <= GOAL for ratio in ratios)
     found = f"{ratios[0]:.2f}" if len(ratios) == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-    return f"times are {'near' if near else 'not'} those of {machine}: modeled / measured is {found}"
+    return (f"times are {'within' if near else 'not all within'} {GOAL:.0%} of what the model of {machine} gives: "
+            f"modeled / measured is {found}")
+
+
+def _moved(seconds: float | None) -> str:
+    """A collective's time; where no rank waited for anything its time is 0, and no time at all."""
+    return "–" if seconds == 0 else _time(seconds)
 
 
 def _time(seconds: float | None) -> str:
@@ -104,17 +119,24 @@ def _time(seconds: float | None) -> str:
 
 def passes_table(rows: Iterable[PassCompared]) -> Table:
     """One line for each part of a token, a prompt or a step."""
-    made = table("", "modeled", "measured", "modeled / measured", right=(1, 2, 3),
-                 title="Where the time goes, each in the median")
+    made = table("", "modeled", "stated error", "measured", "modeled / measured", right=(1, 2, 3, 4),
+                 title="Where the time goes",
+                 caption="measured: lower quartile of each, and the median of all. stated error: that of two other "
+                         "models' tokens when this machine was calibrated, median and largest. ≥: a lower bound, as "
+                         "norms, Python or the optimizer aren't in it")
     for row in rows:
-        made.add_row(f"{row.unit} ({row.count})", _time(row.modeled_s), _time(row.measured_s), _over(
-            row.modeled_s, row.measured_s))
-        made.add_row("  weights and products", _time(row.modeled_computing_s), "", "")
-        made.add_row("  computing, with norms and Python", "", _time(row.measured_computing_s), _over(
-            row.modeled_computing_s, row.measured_computing_s))
-        made.add_row("  collectives", _time(row.modeled_collectives_s), _time(row.measured_collectives_s), _over(
+        least = "≥ " if row.lower_bound and row.modeled_s is not None else ""
+        made.add_row(f"{row.unit} ({row.count})", least + _time(row.modeled_s),
+                     "" if row.stated is None else f"{row.stated.median:.0%}, {row.stated.worst:.0%}",
+                     f"{_time(row.measured_s)}, {_time(row.measured_median_s)}", _over(row.modeled_s, row.measured_s))
+        made.add_row("  weights and products", _time(row.modeled_computing_s), "", "", "")
+        made.add_row("  norms, softmax and Python", "not modeled" if row.modeled_overhead_s is None else _time(
+            row.modeled_overhead_s), "", "", "")
+        made.add_row("  both: computing", least + _time(row.modeled_busy_s), "", _time(row.measured_computing_s), _over(
+            row.modeled_busy_s, row.measured_computing_s))
+        made.add_row("  collectives", _time(row.modeled_collectives_s), "", _time(row.measured_collectives_s), _over(
             row.modeled_collectives_s, row.measured_collectives_s))
-        made.add_row("  waiting for one another", "not modeled", _time(row.waiting_s), "")
+        made.add_row("  waiting for one another", "not modeled", "", _time(row.waiting_s), "")
     return made
 
 

@@ -78,7 +78,8 @@ def _compared(planned: Mapping[str, float], published: Mapping[str, float]) -> R
     for key, unit in PUBLISHED.items():
         mine, theirs = planned.get(key), published.get(key)
         if mine is not None or theirs is not None:
-            made.add_row(f"{_QUANTITIES.get(key, '')}{key.upper() if unit == 'share' else unit}", _number(mine), _number(theirs),
+            what = f"{_QUANTITIES.get(key, '')}{key.upper() if unit == 'share' else unit}"
+            made.add_row(what, _number(mine), _number(theirs),
                          f"{mine / theirs:.3g}" if mine and theirs else "–")
     return made
 

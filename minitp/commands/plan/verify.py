@@ -14,13 +14,17 @@ from minitp.trace.wording import plain
 
 HEADS = {
     "formula": "formula: a closed form, which must land within the tolerance; looked up: a published table's own value",
-    "known_disagreement": "known disagreement: the published value is off, and the planner must not meet it",
+    "known_disagreement": "known disagreement: published values that are known to be off. A planner that lands on one "
+                          "has its error; `stays out` is right",
     "catalogue": "catalogue: looked up",
     "measured": "measured: no formula is exact; planned is an estimate or a bound, and there is no verdict",
     "": "unreadable: counted as misses",
 }
 SHOWN = 4
-"""Cases told below a table for each assumption; --json has all."""
+"""Cases told below a table for each assumption and for each input not needed; --json has all."""
+TOLD: dict[str, str] = {"stays out": "published values known to be off, on none of which the planner lands: right",
+                        "ratio": "estimates beside what was measured, judged by nobody"}
+"""What a verdict means, where its word alone says little."""
 STYLES = {"lands": "green", "looked up": "cyan", "stays out": "green", "as listed": "green", "ratio": "dim"}
 
 
@@ -64,10 +68,11 @@ def print_kind(outcomes: Sequence[Outcome], kind: str, console: Console) -> None
         if outcome.quantity != seen:
             seen = outcome.quantity
             made.add_row(Text(plain(seen, 60), "italic"))
-        marks = "¹" * bool(outcome.assumed) + "²" * outcome.by_accuracy
+        marks = "¹" * bool(outcome.assumed) + "²" * outcome.by_accuracy + "³" * bool(outcome.unused)
         verdict = Text(f"{outcome.verdict} {marks}".strip(), STYLES.get(outcome.verdict, "bold red"))
         if outcome.verdict == "ratio":
-            verdict = Text(f"{outcome.ratio:.2f} × {marks}".strip(), "dim")
+            verdict = Text(f"{times(outcome.ratio or 0.0)} × {marks}".strip(),
+                           "bold red" if outcome.suspicious else "dim")
         made.add_row("  " + plain(outcome.id, 60), figure(outcome.published), figure(outcome.planned),
                       plain(outcome.unit.split("(")[0].strip() or outcome.unit, 14), apart(outcome), verdict)
     console.print(made)
@@ -75,22 +80,36 @@ def print_kind(outcomes: Sequence[Outcome], kind: str, console: Console) -> None
     console.print()
 
 
+def times(ratio: float) -> str:
+    """0.68, 12.50, 5e-12: no ratio looks like nothing."""
+    return f"{ratio:.2f}" if 0.01 <= abs(ratio) < 1000 else f"{ratio:.2g}"
+
+
 def print_footnotes(outcomes: Sequence[Outcome], console: Console) -> None:
-    """What the values depend on beside the inputs, each with its cases, and which margin was used."""
+    """What the values depend on beside the inputs, which margin was used, and which inputs weren't: with the cases."""
     leaning: dict[str, list[str]] = {}
+    unused: dict[str, list[str]] = {}
     for outcome in outcomes:
         for what in outcome.assumed:
             leaning.setdefault(what, []).append(outcome.id)
-    if leaning:
-        console.print(Text("¹ assumed, as no input tells:", "dim"))
-    for what, ids in leaning.items():
-        shown = ", ".join(plain(name, 60) for name in ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more"
-                                                                     if len(ids) > SHOWN else "")
-        console.print(Text(f"  {plain(what, 200)}: {shown}", "dim"), soft_wrap=True)
+        for key in outcome.unused:
+            unused.setdefault(key, []).append(outcome.id)
+    print_cases_of("¹ assumed, as no input tells:", leaning, console)
     if any(outcome.by_accuracy for outcome in outcomes):
         console.print(Text("² the row's tolerance is as wide as its disagreement: held to the formula's accuracy, "
                            + ", ".join(f"{plain(outcome.id, 60)} {100 * (outcome.margin or 0):g} %"
                                        for outcome in outcomes if outcome.by_accuracy), "dim"), soft_wrap=True)
+    print_cases_of("³ given, and not needed by the formula:", unused, console)
+
+
+def print_cases_of(head: str, found: dict[str, list[str]], console: Console) -> None:
+    """A line for each thing, with the first of its cases; nothing where there are none."""
+    if found:
+        console.print(Text(head, "dim"))
+    for what, ids in found.items():
+        shown = ", ".join(plain(name, 60) for name in ids[:SHOWN]) + (f" and {len(ids) - SHOWN} more"
+                                                                     if len(ids) > SHOWN else "")
+        console.print(Text(f"  {plain(what, 200)}: {shown}", "dim"), soft_wrap=True)
 
 
 def first_of(outcomes: Sequence[Outcome], quantity: str) -> int:
@@ -123,8 +142,15 @@ def print_end(outcomes: Sequence[Outcome], console: Console) -> None:
     for kind, row in counts(outcomes).items():
         mine = sum(outcome.by_accuracy for outcome in outcomes if outcome.kind == kind)
         console.print(Text(f"{kind.replace('_', ' ')}: "
-                           + ", ".join(f"{number} {verdict}" for verdict, number in row.items())
-                           + (f" ({mine} of them by the formula's accuracy)" if mine else "")))
+                           + ", ".join(f"{number} {TOLD.get(verdict, verdict)}" for verdict, number in row.items())
+                           + (f" ({mine} of them told apart by the formula's accuracy: their tolerance is as wide as "
+                              "their error)" if mine else "")), soft_wrap=True)
+    for outcome in outcomes:
+        if outcome.suspicious:
+            console.print(Text(f"suspicious: line {outcome.line}, {plain(outcome.id, 60)}: planned "
+                               f"{figure(outcome.planned)}, measured {figure(outcome.published)} "
+                               f"{plain(outcome.unit, 24)}, {times(outcome.ratio or 0.0)} times: is an input in "
+                               "another unit than its name says?", "bold red"), soft_wrap=True)
     missed = [outcome for outcome in outcomes if outcome.missed]
     console.print(Text(f"{len(outcomes)} cases, {len(missed)} missed", "bold red" if missed else "bold green"))
     for outcome in missed:

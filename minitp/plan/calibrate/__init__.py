@@ -6,8 +6,9 @@ changes its protocol. In the same rounds sizes are measured that are in no table
 its stated error. What counts is the lower quartile of each: other work on the machine only adds to a time, and the
 median of a busy machine says how busy it was.
 """
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -27,14 +28,17 @@ from minitp.plan.calibrate.messages import (
     meet_asleep,
     ping_pong,
 )
+from minitp.plan.calibrate.whole_passes import overhead, tokens, told
 from minitp.plan.links import Link
 from minitp.plan.machine import Device, Level, Machine, Table
-from minitp.plan.modeled import error_key
+from minitp.plan.modeled import TOKEN, error_key
 from minitp.plan.network.fit import Fit, fit
 from minitp.plan.network.tables import interpolate
+from minitp.trace.file import Trace
 from minitp.trace.wording import plain
 
 BUSY = 0.75                            # interquartile spread over lower quartile: a quiet machine has about 0.4
+LOADED = 0.6                           # others' share of the cores before the measuring began (load of a minute)
 MISSED = 0.15                          # a size that its neighbors foretell worse than this gets more sizes beside it,
 LONGER = 1.5                           # no protocol makes a smaller payload so much slower than a larger one
 WORST = 5                              # if it is one of the worst of its op
@@ -73,11 +77,14 @@ class Collective:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Everything measured. `facts`: when, where and with what; `rates`: as `calibrate_rates.rates` gives them."""
+    """Everything measured. `facts`: when, where and with what; `rates`: as `machine_rates.rates` gives them;
+    `overhead` of a layer and a pass, and the traces of `tokens`: as `whole_passes` does."""
     facts: Mapping[str, Any]
     messages: Table
     collectives: tuple[Collective, ...]
     rates: Mapping[str, Mapping[str, float]]
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    tokens: tuple[Trace, ...] = ()
 
     @property
     def message_fit(self) -> Fit:
@@ -94,6 +101,8 @@ class Calibration:
         """Whether other work widened the times: more than ranks that take turns, or share a process, do anyway."""
         if self.crowded or self.facts["world"] == "threads":
             return False
+        if self.facts.get("load_before", 0.0) > LOADED * self.facts["cores"]:
+            return True
         spreads = sorted(found.spread for found in self.collectives)
         return bool(spreads) and spreads[len(spreads) // 2] > BUSY
 
@@ -113,9 +122,12 @@ def calibrate(group: Communicator, groups: SmallerGroups, *, seconds: float = 25
     """
     if group.size < 2:
         raise ConfigError("one rank has nobody to send to: calibrate with --ranks 2 or more")
+    load = {"load_before": os.getloadavg()[0]} if hasattr(os, "getloadavg") else {}
     found_rates = rates(group, seconds=0.25 * seconds, quick=quick, progress=progress)
     progress("messages between two ranks")
     messages = ping_pong(group, seconds=0.05 * seconds)
+    progress("tokens of small models")
+    beside_products, decoded = overhead(group, quick), tokens(group, quick)
     numbers, found = rank_numbers(group.size), list[Collective]()
     facts: dict[str, Any] = {}
     for ranks in numbers:
@@ -126,7 +138,7 @@ def calibrate(group: Communicator, groups: SmallerGroups, *, seconds: float = 25
         meet_asleep(group)                               # those that took no part slept
     if group.rank:
         return None
-    return Calibration(facts, tuple(messages), tuple(found), found_rates)
+    return Calibration(facts | load, tuple(messages), tuple(found), found_rates, beside_products, decoded)
 
 
 def rank_numbers(most: int) -> list[int]:
@@ -218,15 +230,28 @@ def machine_of(calibration: Calibration, name: str = "this") -> Machine:
                 f"{source}: ping-pong, 4 B … 16 MiB" + (f"; {error.in_words()}" if error else ""))
     tables = {(found.op, found.ranks): found.table for found in calibration.collectives}
     level = Level(link.name, ranks, link, 0, tables, dict.fromkeys(tables, source))
-    return Machine(name, device, (level,), source, 0, caveat(calibration), noted(calibration))
+    made = Machine(name, device, (level,), source, 0, caveat(calibration), noted(calibration))
+    return with_tokens(made, calibration)
+
+
+def with_tokens(machine: Machine, calibration: Calibration) -> Machine:
+    """With the error that the model of a token has, held against the tokens of the calibration."""
+    error = Error.of((weights, one.modeled_s, one.measured_s) for weights, one in told(calibration.tokens, machine)
+                     if one.modeled_s is not None)
+    if error is None:
+        return machine
+    errors = {**machine.measured["errors"], error_key(TOKEN, int(calibration.facts["ranks"])): asdict(error)}
+    return replace(machine, measured={**machine.measured, "errors": errors})
 
 
 def noted(calibration: Calibration) -> dict[str, Any]:
     """The plain data that go with the description."""
     errors = {error_key(found.op, found.ranks): asdict(found.error) | {"spread": found.spread}
               for found in calibration.collectives if found.error is not None}
-    return {**calibration.facts, "rates": {name: dict(both) for name, both in calibration.rates.items()},
-            "errors": errors}
+    versions = {part: plain(version) for part, version in calibration.facts["versions"].items()}
+    return {**calibration.facts, "versions": versions,
+            "rates": {name: dict(both) for name, both in calibration.rates.items()},
+            **({"overhead": dict(calibration.overhead)} if calibration.overhead else {}), "errors": errors}
 
 
 def caveat(calibration: Calibration) -> str:

@@ -88,9 +88,10 @@ class Comparison:
 
     @property
     def within(self) -> tuple[int, int]:
-        """(kinds whose time is within the largest error stated for them, kinds that have both)."""
-        off = [(abs(row.ratio - 1), row.stated.worst) for row in self.rows if row.ratio and row.stated]
-        return sum(one <= stated for one, stated in off), len(off)
+        """(kinds whose time is within the error or spread stated for them, kinds that have both)."""
+        covered = [row.stated.covers(row.modeled_s, row.measured_s) for row in self.rows
+                   if row.stated and row.modeled_s and row.measured_s]
+        return sum(covered), len(covered)
 
     @property
     def exact(self) -> bool:

@@ -1,7 +1,8 @@
 """A token, a prompt or a training step: what it took beside what the model says, part by part.
 
-Modeled are reading the weights and their products (`plan.decode`, `plan.flops`) and the collectives (`plan.modeled`).
-Python, norms, softmax and the optimizer are not, nor is waiting for a late rank.
+Modeled are reading the weights and their products (`plan.decode`, `plan.flops`), the collectives (`plan.modeled`), and
+what a calibration measured of norms, softmax and Python: an overhead of a layer and of a pass. Of a training step that
+overhead isn't known, nor is the optimizer, so its model is a lower bound. Waiting for a late rank is never modeled.
 """
 from collections import Counter
 from collections.abc import Iterable
@@ -12,11 +13,12 @@ import numpy as np
 
 from minitp.errors import ConfigError
 from minitp.plan.calibrate.durations import Kind, per_sync
+from minitp.plan.calibrate.whole_passes import known_overhead
 from minitp.plan.job import Inference, Recompute
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.model import PlannedModel
-from minitp.plan.modeled import modeled
+from minitp.plan.modeled import TOKEN, Stated, modeled, stated_for
 from minitp.plan.speed import decode, flops
 from minitp.trace.file import Trace
 from minitp.trace.predict import GenerationPlan, Plan, TrainingPlan
@@ -30,10 +32,13 @@ UNITS = {"prefill": ("prefill",), "decode": ("decode",), "training step": ("forw
 
 @dataclass(frozen=True)
 class PassCompared:
-    """Seconds of one token, prompt or step, in the median over `count` of them.
+    """Seconds of one token, prompt or step: of `count` of them the lower quartile, as of collectives.
 
-    modeled   computing (None where nothing is known of it) and collectives
-    measured  all of it; computing of the rank that computes longest; collectives; waiting: what is left
+    modeled   computing: reading and products (None where nothing is known of them); overhead: norms and Python, as
+              calibrated (None where they weren't: then all of it is a lower bound); collectives
+    stated    the calibration's error of a token; None for all else
+    measured  all of it; computing of the rank that computes longest; collectives; waiting: what is left; and the
+              median of all of it, in which the machine's other work shows
     """
     unit: str
     count: int
@@ -42,10 +47,23 @@ class PassCompared:
     measured_s: float
     measured_computing_s: float
     measured_collectives_s: float
+    measured_median_s: float
+    modeled_overhead_s: float | None = None
+    stated: Stated | None = None
+
+    @property
+    def modeled_busy_s(self) -> float | None:
+        """What the measured computing stands beside: all that the rank does between collectives."""
+        return None if self.modeled_computing_s is None else self.modeled_computing_s + (self.modeled_overhead_s or 0.0)
 
     @property
     def modeled_s(self) -> float | None:
-        return None if self.modeled_computing_s is None else self.modeled_computing_s + self.modeled_collectives_s
+        return None if self.modeled_busy_s is None else self.modeled_busy_s + self.modeled_collectives_s
+
+    @property
+    def lower_bound(self) -> bool:
+        """Whether something of every such pass is known to be missing from the model."""
+        return self.modeled_overhead_s is None
 
     @property
     def waiting_s(self) -> float:
@@ -58,7 +76,8 @@ class PassCompared:
         return None if self.modeled_s is None or not self.measured_s else self.modeled_s / self.measured_s
 
     def to_plain(self) -> dict[str, Any]:
-        return {**vars(self), "modeled_s": self.modeled_s, "measured_waiting_s": self.waiting_s, "ratio": self.ratio}
+        return {**vars(self), "stated": None if self.stated is None else vars(self.stated), "modeled_s": self.modeled_s,
+                "lower_bound": self.lower_bound, "measured_waiting_s": self.waiting_s, "ratio": self.ratio}
 
 
 def passes(trace: Trace, plan: Plan, machine: Machine, expected: Iterable[Expected]) -> tuple[PassCompared, ...]:
@@ -67,16 +86,17 @@ def passes(trace: Trace, plan: Plan, machine: Machine, expected: Iterable[Expect
     for unit, phases in UNITS.items():
         if (unit == "training step") != isinstance(plan, TrainingPlan):
             continue
-        times = _measured(trace, phases)
+        times = measured(trace, phases)
         if len(times):
-            whole, computing, collectives = np.median(times, axis=0).tolist()
+            (whole, computing, collectives), (median, *_) = np.percentile(times, (25, 50), axis=0).tolist()
             found.append(PassCompared(unit, len(times), _computing(plan, unit, machine),
                                       _collectives(expected, phases, plan.placement.ranks, machine), whole, computing,
-                                      collectives))
+                                      collectives, median, _overhead(plan, machine),
+                                      stated_for(TOKEN, plan.placement.ranks, machine) if unit == "decode" else None))
     return tuple(found)
 
 
-def _measured(trace: Trace, phases: tuple[str, ...]) -> np.ndarray:
+def measured(trace: Trace, phases: tuple[str, ...]) -> np.ndarray:
     """(n, 3) s of each step that has marks of these phases: all, computing of the busiest rank, collectives."""
     marks, events = trace.marks, trace.events
     mine = np.isin(trace.words("phase", "marks"), phases) & (marks["step"] >= 0)
@@ -105,6 +125,14 @@ def _collectives(expected: list[Expected], phases: tuple[str, ...], ranks: int, 
     kinds = Counter(Kind(event.op, ranks, event.payload) for event in mine)
     steps = len({event.step for event in mine})
     return sum(count * (modeled(kind, machine)[0] or 0.0) for kind, count in kinds.items()) / max(steps, 1)
+
+
+def _overhead(plan: Plan, machine: Machine) -> float | None:
+    """s beside products and collectives that a pass takes, as calibrated; None where they aren't known."""
+    known = known_overhead(machine.measured)
+    if known is None or not isinstance(plan, GenerationPlan):
+        return None
+    return plan.placement.config.layers * known[0] + known[1]
 
 
 def _computing(plan: Plan, unit: str, machine: Machine) -> float | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from minitp.errors import ConfigError
-from minitp.plan import catalogue
+from minitp.plan import catalogue, units
 from minitp.plan.job import whole_number
 from minitp.plan.links import Link
 from minitp.plan.machine import Machine, check_devices
 from minitp.plan.model import PlannedModel
-from minitp.trace.wording import plain
+from minitp.trace.wording import count, plain
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,17 @@ class WhatIf:
         """What was asked with, by name."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def told(self) -> str:
+        """What was asked with, in words."""
+        words = {"memory": f"{units.both(self.memory or 0)} a device",
+                 "tokens": f"{units.count(self.tokens or 0)} tokens",
+                 "devices": count(self.devices or 0, "device"), "machine": f"on {self.machine}",
+                 "model": f"model {self.model}", "link": f"link {self.link}", "weights": f"{self.weights} weights",
+                 "seq": f"{self.seq or 0:,} tokens a sequence",
+                 "batch": f"batch {self.batch or 0:,}", "between": f"{self.between} between machines"}
+        return ", ".join(plain(words.get(name, str(value)), 60) for name, value in self.given.items())
 
     def the_model(self, usual: str) -> PlannedModel:
         """The model asked about."""
@@ -86,12 +97,19 @@ class Answer:
 @dataclass(frozen=True)
 class Question:
     """name: what it is asked by. claims: ids of the source discussion's statements. options: fields of WhatIf that
-    change the answer; any other is refused, as it would be passed over in silence."""
+    change the answer; any other is refused, as it would be passed over in silence. other: the text without the numbers
+    of the usual values, where it has some."""
     name: str
     text: str
     answer: Callable[[WhatIf], Answer] = field(repr=False)
     claims: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    other: str = ""
+
+    def title(self, what_if: WhatIf | None = None) -> str:
+        """The question as it is asked with these values."""
+        told = "" if what_if is None else what_if.told
+        return f"{self.other or self.text} Asked with: {told}" if told else self.text
 
     def ask(self, what_if: WhatIf | None = None) -> Answer:
         """The answer with these values; ConfigError for one that has no part in it."""

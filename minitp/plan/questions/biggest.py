@@ -8,13 +8,13 @@ from minitp.plan import catalogue, search, units
 from minitp.plan.job import MIXED, Recompute, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
+from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import (
     MODELED,
     UNCOUNTED,
     Cards,
-    box,
     cards,
     floats,
     gb,
@@ -22,7 +22,9 @@ from minitp.plan.questions.parts import (
     sources,
     training_tokens,
 )
+from minitp.plan.questions.runs import plain
 from minitp.plan.speed import step
+from minitp.plan.speed.flops import DAY
 
 BIGGEST, H100, SIZES = "llama-3.1-405b", "meta-24k-h100", (1024, 2048, 4096, 8192, 16384)
 
@@ -38,22 +40,23 @@ def train_biggest(what: WhatIf) -> Answer:
     found = [(n, _best(model, job, what.the_machine(H100, n), known))
              for n in ((what.devices,) if what.devices else SIZES)]
     fit = [(n, best) for n, best in found if best is not None]
-    told = "; ".join(f"{n:,} cards {best.days:,.0f} days" for n, best in ([fit[0], *fit[1:][-1:]] if fit else []))
+    told = "; ".join(f"{some(n, 'card')} {units.duration(best.days * DAY)}"
+                     for n, best in ([fit[0], *fit[1:][-1:]] if fit else []))
     states = _states(model, job, machine)
     numbers: dict[str, float] = {"states": states.own, "floor": states.cards.nominal, "floor real": states.cards.real}
     for n, best in fit:
         numbers |= {f"{n} days": best.days, f"{n} mfu": best.time.mfu, f"{n} held": best.held}
     return Answer(
-        f"{states.told}; the time asks for more: {told or 'none of these numbers carries it'}.",
+        f"{states.told}; by time: {told or 'none of these numbers carries it'}.",
         (f"{model.name}: {model.parameters:,} parameters, {job.precision.states:g} bytes each with gradients in "
          f"{job.precision.gradients:g} bytes, {units.both(states.own)}. Planned is a batch of "
-         f"{some(job.batch, 'sequence')} of {job.seq:,} tokens, {units.count(tokens)} tokens in all. It is the same "
-         "batch on every number of cards, so with more of them each replica has fewer micro-batches and its pipeline "
-         "idles longer; on the other hand more cards leave more room, and less must be computed again."
+         f"{some(job.batch, 'sequence')} of {some(job.seq, 'token')}, {units.count(tokens)} tokens in all. It is the "
+         "same batch on every number of cards, so with more of them each replica has fewer micro-batches, and a "
+         "pipeline idles longer; on the other hand more cards leave more room, and less must be computed again."
          f"{_gain(fit)}",
-         *_as_published(model), *_interleaving(model, job, fit)),
-        (Table(f"On {box(machine)} machines, planned (a model)", (
-            "cards", "best layout that fits", "computed again", "fullest card, GB (GiB)", "step", "MFU", "days"),
+         *_as_published(model), *_into_the_reserve(model, job, machine, found), *_interleaving(model, job, fit)),
+        (Table(f"On machines of {machine.per_machine} × {machine.device.name}, planned (a model)", (
+            "cards", "best layout that fits", "computed again", "fullest card, GB (GiB)", "step", "MFU", "in all"),
             tuple(_size_row(n, best) for n, best in found), (0, 3, 4, 5, 6)),),
         (f"States: {model.parameters / 1e9:.1f}e9 · {job.precision.states:g} B = {states.own / 1e12:.2f} TB, / "
          f"{machine.device.memory / 1e9:g} GB = {states.own / machine.device.memory:.1f} cards. Tried: tensor "
@@ -74,7 +77,7 @@ def _states(model: PlannedModel, job: Training, machine: Machine) -> States:
     own = model.parameters * job.precision.states
     needed, half = cards(own, machine.device), cards(model.parameters * MIXED.states, machine.device)
     kind = " with gradients in float32" if job.precision.gradients == 4 else ""
-    told = f"{needed.nominal} cards by the bytes of its states, {job.precision.states:g} a parameter{kind}"
+    told = f"{some(needed.nominal, 'card')} by the bytes of its states, {job.precision.states:g} a parameter{kind}"
     return States(own, needed, told if own == model.parameters * MIXED.states else
                   f"{told} ({half.nominal} at {MIXED.states:g})")
 
@@ -114,18 +117,37 @@ def _interleaving(model: PlannedModel, job: Training, fit: list[tuple[int, Best]
     if not fit or fit[-1][1].layout.chunks == 1:
         return []
     n, best = fit[-1]
-    plain = replace(best.layout, schedule="1f1b", chunks=1, stage_layers=None)
-    time = step.training_step(model, plain, replace(job, recompute=best.recompute), best.machine)
+    time = plain(model, best.layout, replace(job, recompute=best.recompute), best.machine)
     return [f"Stages are interleaved: on {n:,} cards each has {best.layout.chunks} chunks of layers. The same layout "
-            f"as plain 1F1B, one piece a stage, is planned at {time.days:,.0f} days instead of {best.days:,.0f}, as "
-            "stages idle longer."]
+            f"as plain 1F1B, one piece a stage, is planned at {units.duration((time.days or 0) * DAY)} instead of "
+            f"{units.duration(best.days * DAY)}; of the ideal time stages idle {units.percent(time.bubble)} instead of "
+            f"{units.percent(best.time.bubble)}."]
+
+
+def _into_the_reserve(model: PlannedModel, job: Training, machine: Machine,
+                      found: list[tuple[int, Best | None]]) -> list[str]:
+    """Published layouts on one of these numbers of cards that a plan finds no room for, though somebody ran them."""
+    told = []
+    for run in catalogue.runs().values():
+        if run.model != model or run.layout is None or run.machine.device != machine.device:
+            continue
+        for best in (best for n, best in found if n == run.layout.devices and best is not None):
+            held = verdict(model, run.layout, job, Capacity.of(machine.device))
+            if held.fits or run.training.seq != job.seq:
+                continue
+            time = step.training_step(model, run.layout, job, best.machine)
+            told.append(f"The layout published for {run.layout.devices:,} cards, {run.layout}, would take "
+                        f"{units.duration((time.days or 0) * DAY)}, but is {units.both(-held.room)} into the reserve, "
+                        "so it isn't among the layouts that fit.")
+    return told
 
 
 def _size_row(n: int, best: Best | None) -> tuple[str, ...]:
     if best is None:
         return (f"{n:,}", "none", *("–" for _ in range(5)))
     return (f"{n:,}", f"{best.layout}{' *' * best.published}", best.recompute, gb(best.held),
-            units.duration(best.time.seconds), units.percent(best.time.mfu), f"{best.days:,.0f}")
+            units.duration(best.time.seconds), units.percent(best.time.mfu),
+            units.duration(best.days * DAY))
 
 
 def _gain(fit: list[tuple[int, Best]]) -> str:
@@ -133,7 +155,7 @@ def _gain(fit: list[tuple[int, Best]]) -> str:
     if len(fit) < 2:
         return ""
     (few, slow), *_, (many, fast) = fit
-    return f" {many / few:g} times the cards take the days down to 1/{slow.days / fast.days:.3g}."
+    return f" {many / few:g} times the cards are {slow.days / fast.days:.3g} times as fast."
 
 
 def _as_published(model: PlannedModel) -> list[str]:

@@ -73,23 +73,49 @@ def biggest_llama(what: WhatIf) -> Answer:
         f"{machine.device.memory / 1e9:g} GB by its bytes alone; {whole}. To train it, before any activation: "
         f"{train[0].cards.nominal} at {train[0].each:g} bytes a parameter, {train[1].cards.nominal} at "
         f"{train[1].each:g} with gradients in float32.",
-        (f"Yes, the model is partitioned: no card holds it. {big.name} has {big.parameters:,} parameters; at "
+        (f"{_partitioned(first)} {big.name} has {big.parameters:,} parameters; at "
          f"{first.size / big.parameters:g} bytes each that is {units.both(first.size)} against a card of "
-         f"{each(machine.device)}. Both sizes are used in the field, so two counts are right: {first.cards.nominal} "
-         f"and {first.cards.real}. A fitting layout needs more: its cuts are not even (stages have whole layers, "
-         "embedding and head stand at the ends), the KV cache is beside the weights, and a reserve stays free.",
-         *_files(models), _training(big, machine, train)),
+         f"{each(machine.device)}. {_counts(first.cards)} {_beyond_bytes(first)}",
+         *_files(models, machine), _training(big, machine, train)),
         (Table(f"To generate text: one sequence of {Inference().context:,} tokens",
                ("model", "type", "weights, GB (GiB)", "cards by bytes, nominal / real", "fewest that a layout fits",
                 "whole machines", "a token (a model)"),
                tuple(run_row(model, runs) for model, runs in found), (2, 3, 6)),),
         (f"By bytes: {big.parameters / 1e9:.3f}e9 · {first.size / big.parameters:g} B / "
-         f"{machine.device.memory / 1e9:g}e9 B = {first.size / machine.device.memory:.2f}, so {first.cards.nominal} "
-         f"cards; by the {machine.device.memory_real / 1e9:.1f}e9 B that a card reports "
+         f"{machine.device.memory / 1e9:g}e9 B = {first.size / machine.device.memory:.2f}, so "
+         f"{some(first.cards.nominal, 'card')}; by the {machine.device.memory_real / 1e9:.1f}e9 B that a card reports "
          f"{first.size / machine.device.memory_real:.2f}, so {first.cards.real}. To train: {train[0].each:g} B · "
          f"{big.parameters / 1e9:.3f}e9 = {units.both(train[0].size)}.",
          UNCOUNTED, MODELED),
         sources(models, machine), floats(_numbers(found, train)))
+
+
+def _partitioned(runs: Runs) -> str:
+    """Whether it must be."""
+    if runs.fewest is not None and runs.fewest[0] == 1:
+        return "No, it needn't be partitioned: one card holds it, with its cache and beside the reserve."
+    if runs.cards.nominal == 1 or runs.cards.real == 1:
+        return "Yes, though barely: its bytes alone would fit a card, with cache and reserve they don't."
+    return "Yes, the model is partitioned: no card holds it."
+
+
+def _counts(needed: Cards) -> str:
+    """By both sizes of a card."""
+    if needed.nominal == needed.real:
+        return f"By either size it is {some(needed.real, 'card')}."
+    return f"Both sizes are used in the field, so two counts are right: {needed.nominal} and {needed.real}."
+
+
+def _beyond_bytes(runs: Runs) -> str:
+    """What a layout takes more than the bytes do."""
+    if runs.fewest is None:
+        return "None of the layouts that were tried fits."
+    n, layout = runs.fewest
+    why = ("its cuts are not even (stages have whole layers, embedding and head stand at the ends), the KV cache is "
+           "beside the weights, and a reserve stays free")
+    if n > runs.cards.real:
+        return f"A fitting layout takes {some(n, 'card')} ({layout}): {why}."
+    return f"A layout fits on no more than that, {some(n, 'card')} ({layout}), though a reserve stays free."
 
 
 class Trained(NamedTuple):
@@ -111,18 +137,28 @@ def _numbers(found: list[tuple[PlannedModel, Runs]], train: tuple[Trained, Train
     numbers = {f"{model.name} {runs.dtype} {name}": float(value) for model, runs in found for name, value in (
         ("bytes", runs.size), ("cards by bytes", runs.cards.nominal), ("cards by real bytes", runs.cards.real),
         ("cards with a layout", runs.fewest[0] if runs.fewest else 0),
-        ("cards as machines", runs.whole[0].devices if runs.whole else 0))}
+        ("cards as machines", runs.whole[0].devices if runs.whole else 0),
+        ("token s", runs.whole[1].best[0].seconds if runs.whole else 0))}
     half, single = train
     return numbers | {"training bytes": half.size, "training cards": half.cards.nominal, "training cards real":
                       half.cards.real, "training cards fp32 gradients": single.cards.nominal}
 
 
-def _files(models: list[PlannedModel]) -> list[str]:
+def _files(models: list[PlannedModel], machine: Machine) -> list[str]:
     """What the published files are cut for."""
     return [f"The published files of {model.name} are cut for {some(model.model_parallel, 'rank')} (model parallel "
             f"{model.model_parallel}, {units.both(weights_of(model, 'fp16') / model.model_parallel)} each in fp16), so "
-            f"that many cards run them as they are; by bytes fewer would do. To load them on another number is "
-            "resharding." for model in models if model.model_parallel]
+            f"that many cards run them as they are{_fewer(model, machine)}. To load them on another number is "
+            "resharding."
+            for model in models if model.model_parallel]
+
+
+def _fewer(model: PlannedModel, machine: Machine) -> str:
+    """Against what their bytes need."""
+    needed, cut = cards(weights_of(model, "fp16"), machine.device).nominal, model.model_parallel
+    if needed < cut:
+        return "; by bytes fewer would do"
+    return f", were a card large enough: by bytes it takes {needed}" if needed > cut else ""
 
 
 def _training(model: PlannedModel, machine: Machine, train: tuple[Trained, Trained]) -> str:
@@ -131,10 +167,14 @@ def _training(model: PlannedModel, machine: Machine, train: tuple[Trained, Train
     told = "; ".join(f"{some(run.layout.devices, 'card')} as {run.layout}, "
                      f"{run.training.precision.states:g} bytes a parameter" for run in runs if run.layout)
     half, single = train
+    times = sorted({run.layout.devices / single.cards.nominal for run in runs if run.layout})
+    far = " to ".join(f"{n:,.3g}" for n in dict.fromkeys((*times[:1], *times[-1:])))
     return (f"To train it takes {units.both(half.size)} of weights, gradients and optimizer state: "
-            f"{half.cards.nominal} cards ({boxes(half.cards.nominal, machine)} machines) before activations. With "
-            f"gradients in float32 it is {units.both(single.size)} and {single.cards.nominal} cards."
-            + (f" Published trainings used far more, for the time that it takes: {told}." if told else ""))
+            f"{some(half.cards.nominal, 'card')} ({some(boxes(half.cards.nominal, machine), 'machine')}) before "
+            f"activations. With gradients in float32 it is {units.both(single.size)} and "
+            f"{some(single.cards.nominal, 'card')}."
+            + (f" Published trainings used {far} times as many: {told}."
+               if told else ""))
 
 
 QUESTIONS = (

@@ -33,7 +33,7 @@ def terabyte_gpu(what: WhatIf) -> Answer:
                "model s": alone.seconds, "many s": many[1], "many": float(many[0]), "computing batch": enough,
                "experts s": seldom.seconds, "devices": float(alone.needed), "bandwidth wanted": wanted}
     return Answer(
-        f"It could be built, and would be slow: {units.both(big.memory)} at the bandwidth of {usual.name} takes "
+        f"{_how_large(big, usual)}: {units.both(big.memory)} at the bandwidth of {usual.name} takes "
         f"{units.duration(what_if.reading_all(big))} to read once, and that is a token of a dense model that fills it: "
         f"{1 / what_if.reading_all(big):.2g} tokens/s.",
         (f"Each token reads every weight once. Memory can be added, but the rate at which it is read doesn't grow with "
@@ -42,14 +42,15 @@ def terabyte_gpu(what: WhatIf) -> Answer:
          f"{units.duration(what_if.reading_all(usual))}. To be as quick with {units.both(big.memory)} it would need "
          f"{units.rate(wanted)}. Many cards bring their bandwidth along with their bytes; that is what they are for.",
          _one_against_many(model, job, alone, many),
-         "When it would help all the same: with many sequences at once, which share the reading (it computes as "
+         "When more memory helps all the same: with many sequences at once, which share the reading (it computes as "
          f"long as it reads at {enough:,.0f} of them, so up to there more of them cost next to nothing); with "
          f"experts of which a token visits few ({experts.name} holds {units.both(weights_of(experts, dtype))} and "
          f"takes {units.duration(seldom.seconds)} a token); for long contexts, as room for their cache; and as a "
-         "place for what is seldom read. It would also spare all sync points.",),
+         f"place for what is seldom read.{' It also spares all sync points.' if alone.needed == 1 else ''}",),
         (Table(f"Capacity without bandwidth: one token, {some(batch, 'sequence')} at once (a model)",
-               ("device", "GB (GiB)", "bandwidth", "reads all of it in", "such devices for the model", "reading",
-                "computing"), tuple(_row(one) for one in _beside(model, job, usual, big)), (1, 2, 3, 4, 5, 6)),),
+               ("device", "GB (GiB)", "bandwidth", "reads all of it in",
+                "such devices for the model, by bytes, no reserve", "reading", "computing"),
+               tuple(_row(one) for one in _beside(model, job, usual, big)), (1, 2, 3, 4, 5, 6)),),
         (f"Time ≥ bytes / (bandwidth · share reached) = {big.memory / 1e9:,.0f} GB / ({big.bandwidth / 1e9:,.0f} "
          f"GB/s · {big.bandwidth_reached:g}) = {units.duration(what_if.reading_all(big))}.",
          f"Batch at which computing takes as long: peak·share / (bandwidth·share) · bytes/2 = {enough:,.0f} (Pope et "
@@ -70,11 +71,24 @@ def _as_many(model: PlannedModel, job: Inference, what: WhatIf) -> tuple[int, fl
 
 def _one_against_many(model: PlannedModel, job: Inference, alone: OnDevice, many: tuple[int, float, str]) -> str:
     said = (f"{model.name} in {job.weights} is {units.both(weights_of(model, job.weights))}: "
-            f"{some(alone.needed, 'device')} of this kind, {units.duration(alone.seconds)} a token. ")
+            f"{some(alone.needed, 'device')} of this kind by its bytes, no reserve kept, "
+            f"{units.duration(alone.seconds)} a token{' without sync points' * (alone.needed > 1)}. ")
     if not many[0]:
         return said + "No number of whole machines of the usual card that was tried carries it."
     return said + (f"{some(many[0], 'usual card')} as {many[2]} take {units.duration(many[1])}, sync points included: "
-                   f"{alone.seconds / many[1]:.3g} times as fast.")
+                   f"{_against(alone.seconds / many[1])}.")
+
+
+def _how_large(big: Device, usual: Device) -> str:
+    """Against the usual one's memory."""
+    if big.memory > usual.memory:
+        return "It could be built, and would be slow"
+    return f"It is {'less than' if big.memory < usual.memory else 'just what'} {usual.name} has"
+
+
+def _against(ratio: float) -> str:
+    """The ratio of two times, the other's over one's own."""
+    return f"{ratio:.3g} times as fast" if ratio >= 1 else f"{1 / ratio:.3g} times as long"
 
 
 def _beside(model: PlannedModel, job: Inference, usual: Device, big: Device) -> list[OnDevice]:
@@ -98,6 +112,7 @@ def memory_kind(what: WhatIf) -> Answer:
     if what.machine:
         devices = list(dict.fromkeys((what.the_machine(what.machine).device, *devices)))
     found = what_if.on_each(model, job, devices)
+    bound = sum(one.reading_s >= one.computing_s for one in found)
     kinds = list(dict.fromkeys(device.memory_kind for device in devices if device.memory_kind.startswith("HBM")))
     by_name = {device.name: device for device in devices}
     numbers = {f"{one.device.name} {name}": value for one in found for name, value in (
@@ -106,7 +121,8 @@ def memory_kind(what: WhatIf) -> Answer:
     a100, h100, h200 = (by_name[name] for name in ("a100-80", "h100-80", "h200"))
     return Answer(
         f"{a100.memory_kind} on the A100 of 80 GB, {h100.memory_kind} on the H100, {h200.memory_kind} on the H200: it "
-        "sets how much a card holds, and, more than its arithmetic, how fast a token comes.",
+        f"sets how much a card holds, and how fast a token comes where memory bounds it, as on {bound} of these "
+        f"{len(found)} cards with {some(job.batch, 'sequence')} at once.",
         (f"HBM is stacked beside the chip and wide {GENERAL}. These cards have {', '.join(kinds)}. Each "
          f"generation brings both numbers, capacity and bandwidth, and they grow apart: from A100-80 to H100 the "
          f"capacity stays {h100.memory / 1e9:g} GB and the bandwidth grows {h100.bandwidth / a100.bandwidth:.2f} "
@@ -116,10 +132,11 @@ def memory_kind(what: WhatIf) -> Answer:
          f"What it sets: a card's capacity says how many cards a model takes; its bandwidth how long each token takes, "
          f"as each reads all weights. {model.name} in {job.weights} is "
          f"{units.both(weights_of(model, job.weights))}. The last columns are a token of it on as few cards as hold "
-         "it, without sync points."),
+         "it by bytes, no reserve kept and no sync points counted: `minitp plan` keeps a reserve and may ask for "
+         "more."),
         (Table(f"Cards: {some(job.batch, 'sequence')} at once (times are a model)",
-               ("card", "memory", "GB (GiB) by name", "GB (GiB) real", "bandwidth", "reads all in", "cards",
-                "a token", "bound by"),
+               ("card", "memory", "GB (GiB) by name", "GB (GiB) real", "bandwidth", "reads all in",
+                "cards by bytes, no reserve", "a token", "bound by"),
                tuple(_card(one) for one in found), (2, 3, 4, 5, 6, 7)),),
         (f"A token = max(bytes / (cards · bandwidth · share reached), operations / (cards · peak · share reached)); on "
          f"{a100.name}: {_formula(model, job, next(one for one in found if one.device is a100))}.", MODELED),
@@ -155,28 +172,27 @@ def wafer(what: WhatIf) -> Answer:
     names = [name for name in ("a100-80", "h200", "b200", *WAFERS) if name != device.name]
     found = what_if.on_each(model, job, (device, *map(catalogue.device, names)))
     card, last = found[0], found[-1]
-    than = "less than" if last.device.memory < card.device.memory else "no less than"
     share = last.device.bandwidth / card.device.bandwidth
     numbers = {f"{one.device.name} {name}": value for one in found for name, value in (
         ("devices", float(one.needed)), ("reading s", one.reading_s), ("computing s", one.computing_s),
         ("memory", float(one.device.memory)), ("bandwidth", one.device.bandwidth))}
     between = _between(model, job, last)
-    numbers |= {"between wafers s": between, "bandwidth ratio": share}
+    numbers |= {"between wafers s": between.network_s if between else 0.0, "bandwidth ratio": share}
     return Answer(
-        f"They trade it for speed: a wafer of SRAM holds {last.device.memory / 1e9:g} GB, "
-        f"{than} one {card.device.name}, and "
-        f"reads it {share:,.0f} times as fast. So one token is bound by {_bound(last)} there, and by {_bound(card)} "
-        "on the card.",
+        f"{_traded(last.device, card.device)}: a wafer of SRAM holds {last.device.memory / 1e9:g} GB, one "
+        f"{card.device.name} {card.device.memory / 1e9:g} GB, and a wafer reads at {share:,.0f} times the rate. "
+        f"A step of {some(job.batch, 'token')} is bound by {_bound(last)} there, and by "
+        f"{_bound(card)} on {card.device.name}.",
         (f"SRAM lies among the arithmetic and takes far more area a bit than the DRAM of HBM {GENERAL}: a whole wafer "
          f"has {units.both(last.device.memory)} at {units.rate(last.device.bandwidth)}; {card.device.name} has "
          f"{units.both(card.device.memory)} at {units.rate(card.device.bandwidth)}. More HBM has its price too: it "
          f"stands beside the chip, whose edge has room for so many stacks only {GENERAL}.",
-         f"{model.name} in {job.weights} takes {some(last.needed, 'wafer')} or {some(card.needed, 'card')}. Read "
-         f"alone: {units.duration(last.reading_s)} against {units.duration(card.reading_s)}. A wafer then computes for "
-         f"{units.duration(last.computing_s)}; and what passes from wafer to wafer takes about "
-         f"{units.duration(between)} a token, latency above all."),
+         f"{model.name} in {job.weights} takes {some(last.needed, 'wafer')} or {some(card.needed, 'card')} by bytes, "
+         f"no reserve kept. Read alone: {units.duration(last.reading_s)} against {units.duration(card.reading_s)}. A "
+         f"wafer then computes for {units.duration(last.computing_s)}; {_passed(between)}."),
         (Table(f"One decode step of {model.name}, {some(job.batch, 'sequence')} (a model, without sync points)",
-               ("device", "memory", "GB (GiB)", "bandwidth", "devices", "filled", "reading", "computing", "bound by"),
+               ("device", "memory", "GB (GiB)", "bandwidth",
+                "devices by bytes, no reserve", "filled", "reading", "computing", "bound by"),
                tuple(_wafer_row(one) for one in found), (2, 3, 4, 5, 6, 7)),),
         (f"Reading: {_formula(model, job, card)} on {card.device.name}; {_formula(model, job, last)} on "
          f"{last.device.name}.",
@@ -190,13 +206,27 @@ def _wafer_row(one: OnDevice) -> tuple[str, ...]:
             units.percent(one.share), units.duration(one.reading_s), units.duration(one.computing_s), _bound(one))
 
 
-def _between(model: PlannedModel, job: Inference, one: OnDevice) -> float:
-    """Seconds of messages from wafer to wafer, each a stage of a pipeline."""
+def _traded(wafer: Device, card: Device) -> str:
+    """Capacity for bandwidth, or not."""
+    if wafer.memory < card.memory and wafer.bandwidth > card.bandwidth:
+        return "They trade it for speed"
+    return "No trade against this device" if wafer.bandwidth <= card.bandwidth else "Here it has more of both"
+
+
+def _passed(between: decode.PassTime | None) -> str:
+    if between is None:
+        return "as there is one wafer, nothing passes from wafer to wafer"
+    return (f"and what passes from wafer to wafer takes about {units.duration(between.network_s)} a token, "
+            f"{units.percent(between.latency_s / between.network_s)} of it latency")
+
+
+def _between(model: PlannedModel, job: Inference, one: OnDevice) -> decode.PassTime | None:
+    """A token whose messages go from wafer to wafer, each a stage of a pipeline."""
     if one.needed == 1:
-        return 0.0
+        return None
     machine: Machine = catalogue.machine(f"{one.needed}x{one.device.name}")
     stages = min(one.needed, model.config.layers)
-    return decode.token(model, Layout(pp=stages), job, machine).network_s
+    return decode.token(model, Layout(pp=stages), job, machine)
 
 
 QUESTIONS = (

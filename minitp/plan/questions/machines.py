@@ -58,8 +58,9 @@ class Carried(NamedTuple):
 def _carried(model: PlannedModel, machine: Machine, dtype: str, what: WhatIf) -> Carried:
     tokens = training_tokens(model, what.tokens)
     return Carried(
-        model, search.search(model, machine, Inference(prompt=SEQ // 2, new=SEQ // 2, weights=dtype)),
-        search.search(model, machine, Training(batch=machine.devices, seq=what.seq or SEQ), replace(TRAINED, pp=1)),
+        model, search.search(model, machine, Inference(prompt=_length(model) // 2, new=_length(model) // 2,
+                                                       weights=dtype)),
+        search.search(model, machine, _training(model, machine, what), replace(TRAINED, pp=1)),
         tokens, flops.training_days(flops.training_flops(model.active_parameters, tokens.number), machine.devices,
                                     machine.device.peak("bf16") * machine.device.flops_reached))
 
@@ -71,23 +72,24 @@ def one_machine(what: WhatIf) -> Answer:
     carried = [_carried(model, machine, dtype, what) for model in models]
     total, real = machine.devices * machine.device.memory, machine.devices * machine.device.memory_real
     numbers = {f"{one.model.name} {name}": float(value) for one in carried for name, value in (
-        ("runs", bool(one.ran.best)), ("trains", bool(one.tuned.best)), ("days", one.days))}
+        ("runs", bool(one.ran.best)), ("trains", bool(one.tuned.best)), ("days", one.days),
+        ("token s", one.ran.best[0].seconds if one.ran.best else 0))}
     trained = _largest([one for one in carried if one.tuned.best])
     return Answer(
-        f"To run in {dtype}: {_named(_largest([one for one in carried if one.ran.best]))}. To train or fine-tune every "
-        f"weight: {_named(trained)}{_how_long(trained)}.",
+        f"To run in {dtype}: {_named(_largest([one for one in carried if one.ran.best]), carried)}. To train or "
+        f"fine-tune every weight: {_named(trained, carried)}{_how_long(trained)}.",
         (f"The machine has {box(machine)}: {units.both(total)} by name, {units.both(real)} as the cards report. "
          f"Running needs the weights and a cache. Full fine-tuning needs the same {MIXED.states:g} bytes a parameter "
-         "as training does, and differs in its number of tokens only; that is why one machine fine-tunes what it "
-         "could never train. Adapters (LoRA) that leave the weights frozen need little more than running does; they "
-         "aren't planned here.",
+         "as training does, and differs in its number of tokens only: what fits for the one fits for the other, and "
+         "time tells them apart. Adapters (LoRA) that leave the weights frozen need little more than running does; "
+         "they aren't planned here.",
          "Days are those of the whole training on this one machine, whether or not it fits: operations by the share of "
-         "the peak that such cards reach. Where the bytes fit, the days rule the machine out."),
+         "the peak that such cards reach. Where the bytes fit, the days decide."),
         _tables(carried, machine, dtype),
         (f"Fits: fullest card ≤ {units.percent(1 - Capacity.of(machine.device).reserve)} of "
-         f"{units.both(machine.device.memory_real)}. Running: a sequence of {SEQ:,} tokens. Training: "
-         f"{some(machine.devices, 'sequence')} of {what.seq or SEQ:,} tokens, micro-batch 1, everything computed "
-         "again, ZeRO-3, the best of all tensor and data parallel degrees.",
+         f"{units.both(machine.device.memory_real)}. Running: a sequence of {_length(models[-1]):,} tokens. Training: "
+         f"{some(machine.devices, 'sequence')} of {what.seq or _length(models[-1]):,} tokens, micro-batch 1, "
+         "everything computed again, ZeRO-3, the best of all tensor and data parallel degrees.",
          "Days: 6·P·T / (cards · peak · share reached), T the tokens of the table, P the parameters that a token "
          f"meets.{_rule(carried)}", UNCOUNTED, MODELED),
         sources(machine, [one.model for one in carried if what.model or not one.tokens.by_rule]),
@@ -112,8 +114,10 @@ def _largest(carried: list[Carried]) -> Carried | None:
     return max(carried, key=lambda one: one.model.parameters, default=None)
 
 
-def _named(largest: Carried | None) -> str:
+def _named(largest: Carried | None, carried: list[Carried]) -> str:
     """Of those that fit."""
+    if len(carried) == 1:
+        return f"{carried[0].model.name} {'fits' if largest else 'does not fit'}"
     if largest is None:
         return "none of these models"
     return f"up to {largest.model.name} ({units.count(largest.model.parameters)})"
@@ -124,7 +128,7 @@ def _how_long(largest: Carried | None) -> str:
     if largest is None:
         return ""
     tokens = f"{units.count(largest.tokens.number)} tokens{' by a rule of thumb' * largest.tokens.by_rule}"
-    return f", though training it from the start, {tokens}, takes {units.duration(largest.days * flops.DAY)}"
+    return f"; training it from the start, {tokens}, takes {units.duration(largest.days * flops.DAY)}"
 
 
 def _lacks(found: search.Found) -> str:
@@ -151,14 +155,17 @@ def two_machines(what: WhatIf) -> Answer:
         n, best = enough
         told = (f"{some(n, 'machine')} of {machine.per_machine} {'does' if n == 1 else 'do'} ({best.layout}, "
                 f"{units.both(best.held)} on the fullest card)")
+    first = f"{two.text}. By bytes, " if two is not None and two.why != "memory" else ""
     return Answer(
-        f"{units.both(said)} is right, and {'not enough: ' if two else ''}with the optimizer it is "
+        f"{first}{'' if what.model is None else f'{model.name}: '}{units.both(said)} is right"
+        f"{' and not enough' if two else ' for weights and gradients'}: with the optimizer it is "
         f"{units.both(states)}. Two machines {'do not' if two else 'do'}; {told}. To run it, {room[0]}.",
         (f"{model.name} has {model.parameters:,} parameters. Two bytes of weight and two of gradient are "
          f"{units.both(said)}, {said / box_bytes:.2g} times the {units.both(box_bytes)} of one machine. But Adam "
          f"keeps a float32 copy and two moments, {MIXED.optimizer:g} bytes more of each parameter, and they are "
          "three quarters of it all; then come activations.",
-         f"Two machines: {two or 'a layout fits'}. The smallest that carries it by the planner: {told}."),
+         f"Two machines: {f'{two.text} (the nearest miss, {two.layout})' if two else 'a layout fits'}. The smallest "
+         f"that carries it by the planner: {told}."),
         (Table("Weights, gradients, optimizer", ("scheme", "bytes a parameter", "GB (GiB)", "cards, nominal / real",
                                                  "machines"),
                tuple((name, f"{size / model.parameters:g}", gb(size), f"{n.nominal} / {n.real}",
@@ -166,8 +173,8 @@ def two_machines(what: WhatIf) -> Answer:
         (f"{model.parameters / 1e9:.1f}e9 · (2 + 2) B = {said / 1e9:.1f} GB; · (2 + 2 + 12) = "
          f"{states / 1e9:,.0f} GB, / {machine.device.memory / 1e9:g} GB = "
          f"{states / machine.device.memory:.1f} cards (Rajbhandari et al. 2020, section 3.1).",
-         f"Judged with {some(what.seq or SEQ, 'token')} a sequence, micro-batch 1, everything computed again, best "
-         "of all meshes with ZeRO-3.", UNCOUNTED), sources(model, machine),
+         f"Judged with {some(what.seq or _length(model), 'token')} a sequence, micro-batch 1, everything computed "
+         "again, best of all meshes with ZeRO-3.", UNCOUNTED), sources(model, machine),
         floats(_of_two(needed, box_bytes, room[1]) | {"machines that do": enough[0] if enough else 0,
                                                       "two do": two is None}))
 
@@ -190,40 +197,46 @@ def _of_two(needed: list[Scheme], box_bytes: int, beside: float) -> dict[str, fl
             "cards 18 real": of_single.real, "sequences beside": beside}
 
 
-def _training(machine: Machine, what: WhatIf) -> Training:
+def _length(model: PlannedModel) -> int:
+    """Tokens of a sequence, where none are asked for: no more than the model has positions."""
+    return min(SEQ, model.config.positions)
+
+
+def _training(model: PlannedModel, machine: Machine, what: WhatIf) -> Training:
     """A sequence for each device."""
-    return Training(batch=machine.devices, seq=what.seq or SEQ)
+    return Training(batch=machine.devices, seq=what.seq or _length(model))
 
 
-def _train_on(model: PlannedModel, machine: Machine, what: WhatIf) -> str | None:
-    """Why no layout of these machines trains it; None where one does."""
-    found = search.search(model, machine, _training(machine, what), TRAINED)
-    if found.best:
-        return None
-    return f"{found.failed[0].text} (the nearest miss, {found.failed[0].layout})"
+def _train_on(model: PlannedModel, machine: Machine, what: WhatIf) -> search.Failure | None:
+    """The nearest miss of the layouts of these machines; None where one trains it."""
+    found = search.search(model, machine, _training(model, machine, what), TRAINED)
+    return None if found.best else found.failed[0]
 
 
 def _enough(model: PlannedModel, machine: Machine, what: WhatIf) -> tuple[int, search.Candidate] | None:
     """The smallest number of machines that was tried, and its best layout."""
-    found = search.fewest(model, machine, lambda larger: _training(larger, what), TRAINED,
+    found = search.fewest(model, machine, lambda larger: _training(model, larger, what), TRAINED,
                           least=cards(model.parameters * MIXED.states, machine.device).real)
     return None if found is None else (found[0].devices // machine.per_machine, found[1].best[0])
 
 
 def _run_on_one(model: PlannedModel, machine: Machine) -> tuple[str, float]:
-    """How many sequences of 2,048 tokens run on one machine beside the weights, their prompts taken piece by piece."""
-    layout, job = Layout(tp=machine.per_machine), Inference(prompt=1, new=SEQ - 1)
+    """How many sequences run on one machine beside the weights, their prompts taken piece by piece."""
+    length = _length(model)
+    layout, job = Layout(tp=machine.per_machine), Inference(prompt=1, new=length - 1)
     found = search.judge(model, layout, job, machine)
     if isinstance(found, search.Failure):
-        return f"one machine is too little as well: {found.text}", 0.0
+        return f"one machine is too little: {found.text}", 0.0
     beside = most_sequences(model, layout, replace(job, batch=1), Capacity.of(machine.device))
-    return (f"one machine does: {units.both(found.held)} a card, and {some(beside, 'sequence')} of {SEQ:,} tokens "
+    return (f"one machine does: {units.both(found.held)} a card, and {some(beside, 'sequence')} of {length:,} tokens "
             "fit at once"), float(beside)
 
 
 QUESTIONS = (
     Question("one-machine", "The usual machine is 8 × 80 GB: what fits it to run, to fine-tune, to train?", one_machine,
-             ("C08",), ("model", "machine", "memory", "devices", "link", "weights", "seq", "tokens")),
+             ("C08",), ("model", "machine", "memory", "devices", "link", "weights", "seq", "tokens"),
+             "What fits one machine to run, to fine-tune, to train?"),
     Question("two-machines", "175B × (2 weights + 2 gradients) = 700 GB: do two machines of 640 GB do?", two_machines,
-             ("C15",), ("model", "machine", "memory", "seq")),
+             ("C15",), ("model", "machine", "memory", "seq"),
+             "2 bytes of weight and 2 of gradient a parameter: do two machines do to train it?"),
 )

@@ -61,8 +61,8 @@ def each(device: Device) -> str:
 
 
 def box(machine: Machine) -> str:
-    """8 × a100-80."""
-    return f"{machine.per_machine} × {plain(machine.device.name, 40)}"
+    """8 × a100-80: all of them."""
+    return f"{machine.devices:,} × {plain(machine.device.name, 40)}"
 
 
 def under(run: PublishedRun, what: WhatIf) -> Machine:

@@ -30,7 +30,8 @@ def sync_points(what: WhatIf) -> Answer:
     numbers |= {"token s": one.seconds, "network s": one.network_s, "batch s": many.seconds}
     count = curve.sync_points(main)
     return Answer(
-        f"Nearly: two a layer, not one, and two at the ends: 2L + 2 of a forward pass, whatever it carries. "
+        f"Nearly: {_a_layer(main)}, and two at the ends: {'L' if main.config.parallel_block else '2L'} + 2 of a "
+        f"forward pass, whatever it carries{' (one card waits for none of them)' * (layout.tp == 1)}. "
         f"{main.name} with {main.config.layers} layers has {count}.",
         ("A layer sums twice, after attention and after the MLP, as what follows is a norm, and a norm of a sum is not "
          f"the sum of norms. Only where both read the same input are they summed together, once a layer: {PARALLEL} "
@@ -55,6 +56,11 @@ def sync_points(what: WhatIf) -> Answer:
         sources(models, machine), floats(numbers))
 
 
+def _a_layer(model: PlannedModel) -> str:
+    return ("one a layer, as attention and MLP read the same input" if model.config.parallel_block else
+            "two a layer, not one")
+
+
 # --- what moves -----------------------------------------------------------------------------------------------------
 
 
@@ -62,7 +68,7 @@ def what_moves(what: WhatIf) -> Answer:
     """C05."""
     model, machine = what.the_model(MIDDLE), what.the_machine(MACHINE)
     n, batch, seq = several(machine.devices), what.batch or 1, what.seq or 2048
-    job = Training(batch * n, seq, batch, recompute="full")
+    job = Training(batch * n, seq, batch)
     layouts = (("tensor parallel", Layout(tp=n)), ("with sequence parallelism", Layout(tp=n, sequence=True)),
                ("ZeRO-3", Layout(dp=n, zero=3)))
     rows, numbers = [], dict[str, float]()
@@ -70,6 +76,9 @@ def what_moves(what: WhatIf) -> Answer:
         moved = traffic.step(model, layout, job, machine)
         sent = sum(row.sent for row in moved)
         activations = sum(row.sent for row in moved if row.axis != "dp")
+        if layout.tp > 1:
+            numbers[f"{name} collectives a layer"] = sum(row.count for row in moved) / (
+                model.config.layers * job.micro_batches(layout.dp))
         rows.append((name, gb(sent), "activations" if activations > sent / 2 else "parameters",
                      f"{len(moved)} kinds, {sum(row.count for row in moved):,}",
                      f"{units.both(memory.most_bytes(model, layout, job))}"))
@@ -88,13 +97,17 @@ def what_moves(what: WhatIf) -> Answer:
          f"activations in all its sync points. Were the parameters gathered instead, each would receive "
          f"{units.both(weights)} for every pass. That is why nobody generates so.",
          f"In training a pass carries many tokens, and the balance shifts: activations grow with tokens, parameters "
-         f"don't. With {some(batch, 'sequence')} of {seq:,} tokens a card and step, tensor parallelism sends {less} "
-         f"than ZeRO-3 here. Forward passes over fewer than about {even:,.0f} tokens move less as activations."),
-        (Table(f"A training step of {some(job.batch, 'sequence')} of {seq:,} tokens: what a card sends", (
+         f"don't. With {some(job.batch, 'sequence')} of {seq:,} tokens a step, {batch} for each card, and nothing "
+         f"computed again, tensor parallelism sends {less} than ZeRO-3 here. Forward passes over fewer than about "
+         f"{even:,.0f} tokens move less as activations."),
+        (Table(f"A training step of {some(job.batch, 'sequence')} of {seq:,} tokens, nothing computed "
+               "again: what a card sends", (
             "how", "GB (GiB)", "mostly", "collectives", "held by the fullest card"), tuple(rows), (1, 3, 4)),),
         (f"Token: Σ of its sync points · 2(t − 1)/t = {token / 1e6:.3g} MB · {share:g}. Parameters: 2P·(d − 1)/d = "
          f"{weights / 1e9:,.1f} GB. Training: 3·m·P·(d − 1)/d numbers for ZeRO-3 (Rajbhandari et al. 2020, section 7), "
-         "sync points as minitp's traces count them for tensor parallelism.",),
+         f"{numbers['tensor parallel collectives a layer']:.3g} sync points a layer and micro-batch, as minitp's "
+         f"traces count them, for tensor parallelism, {job.micro_batches(1):,} times a step; computing every layer "
+         "again in the backward pass would add half as many.",),
         sources(model, machine), floats(numbers))
 
 
@@ -104,24 +117,26 @@ def what_moves(what: WhatIf) -> Answer:
 def embedding_or_time(what: WhatIf) -> Answer:
     """C06."""
     model, machine = what.the_model(LONG), what.the_machine(MACHINE)
-    n, context = machine.devices, what.seq or model.config.positions
+    n, context = several(machine.devices), what.seq or model.config.positions
     job = Inference(what.batch or 1, max(1, context - 1), 1)
     rows, numbers = _over_time(model, machine, job)
-    ring, one = _training_axes(model, machine, Training(n, context, 1, recompute="full")), cached(model)
+    ring, one = _training_axes(model, machine, Training(n, context, 1)), cached(model)
     return Answer(
         "Right for what is computed and half right for what is kept: a new token has no time axis to cut, but the "
         "cache behind it has.",
         ("A decode step computes one new position. Along time there is nothing to divide: each rank would need all "
          "weights for the same one row. Along the embedding axis, heads and feed-forward rows, every rank reads its "
-         "share of the weights, and that reading is the time.",
+         f"share of the weights, {units.percent(numbers['cp 1 reading s'] / numbers['cp 1 s'])} of the time of a token "
+         "here.",
          f"The KV cache has {context:,} entries a sequence and can be cut along time: each rank attends to its "
          f"piece, and maximum, sum and output of each head are merged. {_kv_copies(model, n)} The price is seen in the "
          "table: where ranks go to time they don't divide the weights.",
          "Prefill and training have all positions at once and can be cut along time too: sequence parallelism cuts "
          "norms and residual stream, at the same bytes as before; context parallelism passes keys and values round "
-         f"a ring, {units.both(ring['cp'])} a card and step here and {units.both(ring['gradients'])} of gradients, "
-         f"where tensor parallelism sends {units.both(ring['tensor'])} for the same sequences. But each card then "
-         "holds all weights."),
+         f"a ring. In a step of {n} sequences of {some(context, 'token')}, one after the other over {n} cards "
+         f"and nothing computed again, that is {units.both(ring['cp'])} a card and {units.both(ring['gradients'])} of "
+         f"gradients, where tensor parallelism sends {units.both(ring['tensor'])}. But each card then holds all "
+         "weights."),
         (Table(f"One new token of {model.name}, {some(job.batch, 'sequence')} of {context:,} tokens cached, {n} "
                "cards (a model)", ("ranks over heads × over time", "weights a card, GB (GiB)", "KV cache, GB (GiB)",
                                    "reading", "network", "a token"), rows, (0, 1, 2, 3, 4, 5)),),
@@ -141,7 +156,7 @@ def _over_time(model: PlannedModel, machine: Machine,
         rows.append((f"{n // cp} × {cp}", gb(held.get("weights", 0)), gb(held.get("kv cache", 0)),
                      units.duration(time.memory_s), units.duration(time.network_s), units.duration(time.seconds)))
         numbers |= {f"cp {cp} cache": held.get("kv cache", 0), f"cp {cp} weights": held.get("weights", 0),
-                    f"cp {cp} s": time.seconds}
+                    f"cp {cp} s": time.seconds, f"cp {cp} reading s": time.memory_s}
     return tuple(rows), numbers
 
 

@@ -3,10 +3,11 @@ from dataclasses import dataclass, replace
 
 from minitp.plan import catalogue, memory, search, units
 from minitp.plan.catalogue import PublishedRun
-from minitp.plan.job import MIXED
+from minitp.plan.job import MIXED, Training
 from minitp.plan.layout import Layout
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, Verdict, verdict
+from minitp.plan.model import PlannedModel
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, UNCOUNTED, floats, gb, some, sources, tb, under
 from minitp.plan.rows import by_kind
@@ -61,22 +62,22 @@ def clusters(what: WhatIf) -> Answer:
             ("TFLOP/s", one.time.flops_per_device / 1e12))}
     fit = sum(one.verdict.fits for one in found)
     return Answer(
-        f"Right, and since then they have grown: {devices:,} cards of {card.memory / 1e9:g} GB are "
+        f"{_grown(what, devices, found)}{some(devices, 'card')} of {card.memory / 1e9:g} GB are "
         f"{units.both(total)}; published runs took {min(one.layout.devices for one in found):,} to "
         f"{max(one.layout.devices for one in found):,}. The planner finds that {fit} of {len(found)} fit as they were "
         "laid out.",
         (f"{units.both(total)} hold the states of {units.count(total / MIXED.states)} parameters at {MIXED.states:g} "
-         "bytes each. Few models need that much: cards are added for time. Batches of hundreds to thousands of "
-         "sequences, millions of tokens, are what lets so many cards work at once: each replica needs micro-batches "
+         f"bytes each; {_need(found, total)}. Beyond that cards are added for time. Batches of hundreds to thousands "
+         "of sequences, millions of tokens, are what lets so many cards work at once: each replica needs micro-batches "
          "enough to keep its pipeline full.",
          f"BLOOM: {bloom.layout} on {some(bloom.layout.devices, 'card')}. One replica is "
          f"{some(bloom.layout.replica, 'card')}, {bloom.layout.dp} replicas share {bloom.run.training.batch:,} "
          f"sequences. Planned: {units.both(bloom.verdict.needed)} on the fullest card and "
          f"{bloom.time.seconds:.0f} s a step; published: {bloom.run.published['step_seconds']:g} s.",
-         *_where_it_differs(found)),
+         *([] if _changed(what) else _where_it_differs(found))),
         (Table("Memory, planned", ("run", "cards", "all their memory, TB (TiB)", "layout", "fullest card, GB (GiB)",
                                    "fits beside the reserve"), tuple(_memory_row(one) for one in found), (1, 2, 4)),
-         Table("Time: planned (a model) beside published", (
+         Table(f"Time: planned (a model){_changed(what)} beside published", (
              "run", "tokens a step", "step, planned", "step, published", "TFLOP/s a card, planned",
              "TFLOP/s a card, published", "days, planned", "days, published"),
              tuple(_time_row(one) for one in found), (1, 2, 3, 4, 5, 6, 7))),
@@ -90,6 +91,25 @@ def clusters(what: WhatIf) -> Answer:
 THOUSAND = 1000
 
 
+def _grown(what: WhatIf, devices: int, found: list[Judged]) -> str:
+    """Whether runs were larger than what is asked about."""
+    if max(one.layout.devices for one in found) <= devices:
+        return "More than these runs took: "
+    return "" if what.given else "Right, and since then they have grown: "
+
+
+def _need(found: list[Judged], total: float) -> str:
+    """How many of the models would fill so much."""
+    models = {one.run.model.name: one.run.model.parameters * MIXED.states for one in found}
+    more = sum(size > total for size in models.values())
+    return f"{more or 'none'} of the {len(models)} models below {'need' if more > 1 else 'needs'} more"
+
+
+def _changed(what: WhatIf) -> str:
+    """Where the planned machines aren't those of the published runs."""
+    return " on machines changed as asked," if what.memory or what.link or what.between else ""
+
+
 def _where_it_differs(found: list[Judged]) -> list[str]:
     """The run whose rate the planner misses by most, and what interleaving is worth where it was published."""
     known = [one for one in found if "tflops" in one.run.published]
@@ -98,7 +118,8 @@ def _where_it_differs(found: list[Judged]) -> list[str]:
     said = [f"Least alike is {off.run.name}: planned {units.percent(ratio)} of the published rate. Of its planned step "
             f"{units.percent(_bubble_share(off))} is the pipeline's bubble, with "
             f"{off.run.training.micro_batches(off.layout.dp)} micro-batches over {off.layout.pp} stages."]
-    cut = [(one, plain(one)) for one in found if one.layout.chunks > 1 and not one.chosen]
+    cut = [(one, plain(one.run.model, one.layout, one.run.training, one.machine)) for one in found
+           if one.layout.chunks > 1 and not one.chosen]
     if cut:
         most, alone = max(cut, key=lambda pair: pair[1].seconds / pair[0].time.seconds)
         said.append(f"{most.run.name} interleaves {most.layout.chunks} chunks of layers on each stage, as published. "
@@ -108,10 +129,16 @@ def _where_it_differs(found: list[Judged]) -> list[str]:
     return said
 
 
-def plain(one: Judged) -> step.StepTime:
-    """The same run with its pipeline as plain 1F1B, each stage one piece of the model."""
-    layout = replace(one.layout, schedule="1f1b", chunks=1, stage_layers=None)
-    return step.training_step(one.run.model, layout, one.run.training, one.machine)
+def plain(model: PlannedModel, layout: Layout, job: Training, machine: Machine) -> step.StepTime:
+    """The same with its pipeline as plain 1F1B, each stage one piece of the model: cut evenly, or with fewer layers on
+    the stages that have the ends as well, whichever is faster."""
+    each, over = -(-model.config.layers // layout.pp), -model.config.layers % layout.pp
+    ends = [each] * layout.pp
+    for n in range(over):
+        ends[n // 2 if n % 2 else -1 - n // 2] -= 1
+    cuts = (None, tuple(ends)) if min(ends) > 0 else (None,)
+    return min((step.training_step(model, replace(layout, schedule="1f1b", chunks=1, stage_layers=cut), job, machine)
+                for cut in cuts), key=lambda time: time.seconds)
 
 
 def _bubble_share(one: Judged) -> float:
@@ -150,7 +177,8 @@ def bloom(what: WhatIf) -> Answer:
                "bubble": _bubble_share(one), "without ZeRO": float(alone.verdict.needed),
                "TFLOP/s": one.time.flops_per_device / 1e12}
     return Answer(
-        f"Not hard to draw, hard to keep going: {one.layout} on {some(one.layout.devices, 'card')}; the planner finds "
+        f"{'Not hard to draw, hard to keep going' if one.verdict.fits else 'It does not fit such cards'}: "
+        f"{one.layout} on {some(one.layout.devices, 'card')}; the planner finds "
         f"{units.both(one.verdict.needed)} on the fullest card and {one.time.seconds:.0f} s a step, "
         f"{run.published['step_seconds']:g} s were published.",
         (f"Three cuts at once. {one.layout.tp} cards share each matrix (tensor parallel, inside a machine), "
@@ -178,7 +206,8 @@ def bloom(what: WhatIf) -> Answer:
 
 QUESTIONS = (
     Question("thousand-gpus", "Clusters of 1,000 GPUs, 80 TB in all: do the layouts of real runs add up?", clusters,
-             ("C12",), ("machine", "memory", "devices", "link", "between")),
+             ("C12",), ("machine", "memory", "devices", "link", "between"),
+             "Do the layouts of real runs add up on clusters of so many GPUs?"),
     Question("bloom", "How hard is what BLOOM's authors did: 176B on 384 GPUs?", bloom, ("C20",),
              ("memory", "link", "between")),
 )

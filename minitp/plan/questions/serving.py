@@ -34,8 +34,10 @@ def longest(what: WhatIf) -> Answer:
         f"None: {model.name} in {dtype} doesn't fit {some(layout.tp, 'card')} of {machine.name} at all.",
         (f"Each token of context keeps a key and a value in every layer: {units.both(each.bytes)} for {model.name}, "
          f"all cards together. Its weights in {dtype} are {units.both(weights_of(model, dtype))}; what is left beside "
-         f"them and the reserve is for caches. With a key and value for each of {c.heads} query heads it would be "
-         f"{units.both(without.bytes)} a token; {c.kv_heads} kv heads share.",
+         f"them and the reserve is for caches. "
+         + (f"With a key and value for each of {c.heads} query heads it would be {units.both(without.bytes)} a token; "
+            f"{c.kv_heads} kv heads share." if c.kv_heads < c.heads else
+            f"Each of {c.heads} query heads has a key and a value of its own."),
          "That is with prompts taken piece by piece. All of a prompt in one pass keeps the arrays of that pass as "
          f"well, and {at_once:,} tokens fit. By bytes alone: what length a model was trained for is another matter, "
          "and the time of a token grows with its cache."),
@@ -76,12 +78,15 @@ def experts(what: WhatIf) -> Answer:
     all_of_it, active = model.parameters, model.active_parameters
     numbers = {"parameters": all_of_it, "active": active, "share": active / all_of_it, "one s": times[1].seconds}
     numbers |= {f"read {n}": time.bytes_read for n, time in times.items()}
+    numbers |= {f"step {n} s": time.seconds for n, time in times.items()}
     dense = model.experts == 1
     return Answer(
         f"{model.name} is dense: a token visits all of it." if dense else
         f"{model.name} needs the memory of {units.count(all_of_it)} parameters and computes like "
         f"{units.count(active)}: a token visits {model.active} of {model.experts} experts.",
-        (f"All experts must be there, {units.both(weights_of(model, dtype))} in {dtype}, as nobody knows which the "
+        (f"A token reads all {units.both(weights_of(model, dtype))} in {dtype}, and so does a batch: more sequences "
+         "share the same reading." if dense else
+         f"All experts must be there, {units.both(weights_of(model, dtype))} in {dtype}, as nobody knows which the "
          f"next token visits. One token reads {units.percent(active / all_of_it)} of the parameters. But a batch "
          "reads the experts that any of its tokens visits: with many sequences it is all of them, and the time of a "
          "step grows until it is that of a dense model of the whole size. Then each expert's reading is shared by "
@@ -141,5 +146,5 @@ QUESTIONS = (
     Question("experts", "What does a mixture of experts need, in memory and in time?", experts, (),
              ("model", "machine", "devices", "link", "weights", "batch")),
     Question("one-card", "Which model runs on one card of 24 GB, or on a laptop?", one_card, (),
-             ("model", "machine", "memory", "devices", "weights", "seq")),
+             ("model", "machine", "memory", "devices", "weights", "seq"), "Which model runs on such a machine?"),
 )

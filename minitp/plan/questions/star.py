@@ -11,6 +11,7 @@ from minitp.plan.published import dllama
 from minitp.plan.questions.base import Answer, Question, Table, WhatIf
 from minitp.plan.questions.parts import MODELED, floats, sources
 from minitp.plan.speed import decode
+from minitp.trace.wording import plain
 
 SMALL = "llama-2-7b"
 PIS, NODE = "raspberry-pi-cluster", "RasPi4B"
@@ -30,23 +31,26 @@ def raspberry_pis(what: WhatIf) -> Answer:
     rows, numbers = _by_nodes(model, node, job, what, known)
     link: Link = what.the_machine(PIS).levels[0].link
     few, many = NODES[-2:]
+    machine = what.the_machine(PIS)
+    same = not (what.machine or what.link)
     return Answer(
-        f"Because every byte passes the root{_few_and_many(known)}. Summed as minitp does it, {many} take "
+        f"{_few_and_many(known, numbers, node.name)} Summed as minitp does it{_where(machine, same)}, {many} take "
         f"{units.duration(numbers[f'star {many}'])} through a star and {units.duration(numbers[f'doubling {many}'])} "
-        f"by doubling, {few} {units.duration(numbers[f'doubling {few}'])}: a model.",
-        (f"distributed-llama {node.version} cuts every matrix by its outputs. The root sends inputs to each of n − 1 "
-         "nodes and gathers each output, so what passes its link grows with n: "
+        f"by doubling, {few} {units.duration(numbers[f'star {few}'])} and "
+        f"{units.duration(numbers[f'doubling {few}'])}: a model"
+        f"{'' if same else ', to be compared with no measurement here'}.",
+        (f"On {node.name}, distributed-llama {node.version} cuts every matrix by its outputs. The root sends inputs to "
+         "each of n − 1 nodes and gathers each output, so what passes its link grows with n: "
          f"{units.both(numbers[f'moved {few}'])} a token with {few}, {units.both(numbers[f'moved {many}'])} with "
          f"{many}, while each node's share of the work halves.{_more_than_bytes(known, numbers)}",
          "Column cut then row cut needs two sums a layer and no gathers. Through a star each costs 2(n − 1) messages "
          f"at the root, by a ring 2(n − 1) in a row of 1/n each, by doubling lg n. On {link.name} a message costs "
-         f"{units.duration(link.latency_s)} whatever its size, so few messages win."),
+         f"{units.duration(link.latency_s)} whatever its size{_few_messages(numbers, many)}."),
         (*([Table(f"A token of {model.name}, weights {dtype}: measured, by others", (
             "nodes", "a token", "inference", "transfer"), tuple(_measured(n, one) for n, one in known.items()),
             (0, 1, 2, 3))] if known else []),
-         Table(f"A token of {model.name}, weights {dtype}, {job.context} tokens cached (a model)", (
-            "nodes", "through the root", "their program, fitted", *(f"as minitp sums, {one}" for one in POLICIES)),
-            rows, (0, 1, 2, 3, 4, 5))),
+         *_tables(f"A token of {model.name}, weights {dtype}, {job.context} tokens cached", rows, node.name, machine,
+                  same)),
         ("Through the root, L layers, hidden size h, F feed-forward rows, kv numbers of a key: L(n − 1)(3h + F(n − "
          f"1)/n)·w sent and L(3h + 2·kv + F)(n − 1)/n·w received, w = {bytes_of(BUFFERS):g} B ({BUFFERS}), as in its "
          "README to 0.3 %. The fit is to the measured table, and off by "
@@ -74,13 +78,35 @@ def _measured(n: int, one: dllama.Measured) -> tuple[str, ...]:
     return (f"{n}", *map(units.duration, (one.token, one.inference, one.transfer)))
 
 
-def _few_and_many(known: dict[int, dllama.Measured]) -> str:
-    """What was measured with 4 and with 8."""
+def _few_and_many(known: dict[int, dllama.Measured], numbers: dict[str, float], node: str) -> str:
+    """What was measured with 4 and with 8; what the fit says where nothing was."""
     few, many = NODES[-2:]
-    if few not in known or many not in known:
-        return ""
-    return (f": measured are {units.duration(known[few].token)} with {few} and "
-            f"{units.duration(known[many].token)} with {many}")
+    measured = few in known and many in known
+    slow, fast = (known[n].token if measured else numbers[f"fitted {n}"] for n in (many, few))
+    told = (f"{'measured' if measured else 'by the fit to their other tables'} are {units.duration(fast)} with {few} "
+            f"and {units.duration(slow)} with {many} {node}")
+    return f"Because every byte passes the root: {told}." if slow > fast else f"They don't here: {told}."
+
+
+def _where(machine: Machine, same: bool) -> str:
+    """The machine that is modeled, where it isn't the one that was measured."""
+    return "" if same else f" on devices of {plain(machine.name, 60)}"
+
+
+def _few_messages(numbers: dict[str, float], n: int) -> str:
+    return ", so few messages win" if numbers[f"doubling {n}"] < min(numbers[f"ring {n}"], numbers[f"star {n}"]) else (
+        ", and yet the fewest messages don't win here")
+
+
+def _tables(title: str, rows: tuple[tuple[str, ...], ...], node: str, machine: Machine, same: bool) -> list[Table]:
+    """Modeled: the fitted nodes and the sums side by side where they are of the same machine, else apart."""
+    theirs, ours = ("through the root", "their program, fitted"), tuple(f"as minitp sums, {one}" for one in POLICIES)
+    if same:
+        return [Table(f"{title} (a model)", ("nodes", *theirs, *ours), rows, (0, 1, 2, 3, 4, 5))]
+    cut = 1 + len(theirs)
+    return [Table(f"{title}, on {node} (a model)", ("nodes", *theirs), tuple(row[:cut] for row in rows), (0, 1, 2)),
+            Table(f"{title}, on devices of {plain(machine.name, 60)} (a model)", ("nodes", *ours),
+                  tuple((row[0], *row[cut:]) for row in rows), (0, 1, 2, 3))]
 
 
 def _more_than_bytes(known: dict[int, dllama.Measured], numbers: dict[str, float]) -> str:
@@ -100,5 +126,5 @@ def _token(model: PlannedModel, job: Inference, machine: Machine, n: int, policy
 
 QUESTIONS = (
     Question("raspberry-pis", "Why do 4 Raspberry Pis beat 8, and would another algorithm change it?", raspberry_pis,
-             (), ("model", "machine", "link", "weights")),
+             (), ("model", "machine", "link", "weights"), "Do 4 nodes beat 8, and would another algorithm change it?"),
 )

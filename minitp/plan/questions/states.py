@@ -47,8 +47,9 @@ def ten_to_twenty(what: WhatIf) -> Answer:
     numbers |= {f"activations {name}": size for name, size in held.items()}
     return Answer(
         f"Right, in bytes a parameter: {MIXED.states:g}, {MIXED_FP32_GRADIENTS.states:g} or {stage2:g} by scheme "
-        f"before activations, against {SCHEMES[0][1].states:g} to run it; with activations as much again or next to "
-        "nothing, by batch and recomputation.",
+        f"before activations, against {SCHEMES[0][1].states:g} to run it; activations of "
+        f"{some(job.micro_batch, 'sequence')} add {held['full'] / p:.2g} to {held['none'] / p:.2g}, by what is "
+        "computed again.",
         (f"Adam keeps two moments, and mixed precision a float32 copy of the weights beside the working ones: "
          f"{MIXED.weights:g} + {MIXED.gradients:g} + {MIXED.optimizer:g} bytes. For {model.name} that is "
          f"{units.both(p * MIXED.states)}, {MIXED.states / SCHEMES[0][1].states:g} times its file in bf16. None of "
@@ -198,10 +199,13 @@ def zero(what: WhatIf) -> Answer:
         sent = traffic.by_axis(traffic.step(model, layout, job, machine)).get("dp", 0.0)
         time = step.training_step(model, layout, job, machine)
         fits = isinstance(search.judge(model, layout, job, machine), search.Candidate)
+        hidden = time.hidden.get("dp", 0.0)
+        bare = sum(row.seconds for row in time.rows if row.term == step.NAMES["dp"])
         rows.append((f"{stage}", *(gb(held.get(kind, 0)) for kind in ("weights", "gradients", "optimizer")), gb(states),
-                     "yes" if fits else "no", gb(sent), units.duration(time.seconds)))
+                     "yes" if fits else "no", gb(sent), units.duration(hidden), units.duration(bare),
+                     units.duration(time.seconds)))
         numbers |= {f"stage {stage} states": states, f"stage {stage} sent": sent, f"stage {stage} step s": time.seconds,
-                    f"stage {stage} fits": fits}
+                    f"stage {stage} fits": fits, f"stage {stage} hidden s": hidden, f"stage {stage} bare s": bare}
     p, width = model.parameters, weights_of(model, "bf16")
     return Answer(
         f"The same numbers, each kept once instead of {d} times: from {units.both(numbers['stage 0 states'])} a card "
@@ -212,15 +216,31 @@ def zero(what: WhatIf) -> Answer:
          "forward and backward, and dropped again. Parameters move there, where tensor parallelism would move "
          "activations.",
          "Up to stage 2 an all-reduce of the gradients becomes a reduce-scatter and an all-gather of the weights: the "
-         "same bytes. Stage 3 gathers twice. With m micro-batches a step it gathers for each of them."),
+         "same bytes. Stage 3 gathers twice. With m micro-batches a step it gathers for each of them.",
+         _beside_the_passes(numbers)),
         (Table(f"A card's share, and what it sends in a step of {some(what.batch or 1, 'sequence')} a card (a model)", (
             "stage", "weights, GB (GiB)", "gradients, GB (GiB)", "optimizer, GB (GiB)", "together, GB (GiB)", "fits",
-            "sent, GB (GiB)", "step"), tuple(rows), (0, 1, 2, 3, 4, 6, 7)),),
+            "sent, GB (GiB)", "sending beside the passes", "sending that takes time of its own", "step"), tuple(rows),
+            (0, 1, 2, 3, 4, 6, 7, 8, 9)),),
         (f"States: 16P, 4P + 12P/d, 2P + 14P/d, 16P/d with P = {p / 1e9:.2f}e9, d = {d} (Rajbhandari et al. 2020, "
          f"table 1). Sent: 2P, 2P, 2P, 3P numbers · (d − 1)/d, of {width / p:g} bytes (section 7).",
          UNCOUNTED, MODELED),
         sources(model, machine), floats(numbers))
 
+
+def _beside_the_passes(numbers: dict[str, float]) -> str:
+    """What more sending does to the step."""
+    less, more = (numbers[f"stage {stage} step s"] for stage in (1, 3))
+    hidden, bare = numbers["stage 3 hidden s"], numbers["stage 3 bare s"]
+    sending = (f"Of stage 3's sending {units.duration(hidden)} runs beside the passes and takes no time of its own, "
+               f"{units.duration(bare)} does.")
+    if abs(more / less - 1) < CLOSE:
+        return f"{sending} So its step takes as long as stage 1's, {units.duration(more)}, for all that it sends more."
+    return (f"{sending} Its step takes {units.duration(more)}, stage 1's {units.duration(less)}: "
+            f"{more / less:.3g} times as long.")
+
+
+CLOSE = 0.01                                # times that differ by less are told as alike
 
 QUESTIONS = (
     Question("ten-to-twenty", "Does training take 10 to 20 times the parameter count?", ten_to_twenty, ("C10",),

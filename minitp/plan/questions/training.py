@@ -55,18 +55,17 @@ def on_one_machine(what: WhatIf) -> Answer:
     bounds = [_bound(model, machine, what.tokens) for model in models]
     total = machine.devices * machine.device.memory_real
     small, large = bounds[0], bounds[-1]
-    right = all(one.states > total for one in bounds)
+    mixed = len({one.states <= total for one in bounds}) > 1
     numbers = {f"{one.model.name} {name}": float(value) for one in bounds for name, value in (
         ("bytes", one.states), ("days", one.days), ("flops", one.work), ("cards", one.cards.nominal))}
     return Answer(
-        f"{'Right on both counts' if right else 'Its bytes would fit'}: {large.model.name} needs "
-        f"{large.states / total:.1f} times the machine's memory before activations, and "
-        f"{units.duration(large.days * flops.DAY)} of computing.",
+        f"{_whether(bounds, total)} "
+        f"{'; '.join(f'{one.model.name} needs {_asked_of(one, total)}' for one in (bounds if mixed else [large]))}.",
         (f"{box(machine)} hold {units.both(total)} as they report. {small.model.name} needs "
          f"{units.both(small.states)} of weights, gradients and optimizer state"
          + (f", {large.model.name} {units.both(large.states)}" if large is not small else "")
          + ". Activations come on top: what they take depends on batch and recomputation.",
-         f"Time is the harder limit. Were the memory there, the machine would compute for "
+         f"Whether or not the memory is there, the machine computes for "
          f"{' and '.join(units.duration(one.days * flops.DAY) for one in bounds)}"
          + ": one can move states to the host's memory or to disks (offloading, not planned here), but nothing makes "
          f"{some(machine.devices, 'card')} compute more."),
@@ -80,6 +79,29 @@ def on_one_machine(what: WhatIf) -> Answer:
         sources(models, machine), floats(numbers))
 
 
+YEAR = 365 * flops.DAY
+
+
+def _whether(bounds: Sequence[Bound], total: float) -> str:
+    """Bytes and time, of all of them."""
+    fits, slow = [one.states <= total for one in bounds], [one.days * flops.DAY > YEAR for one in bounds]
+    by_bytes = "Its states fit" if all(fits) else "One fits, one doesn't" if any(fits) else "No"
+    if all(slow):
+        return f"{by_bytes}, and slow it would be:"
+    return f"{by_bytes}:" if any(slow) else f"{by_bytes}, and it would take less than a year:"
+
+
+def _asked_of(one: Bound, total: float) -> str:
+    """Of a machine."""
+    return (f"{one.states / total:.2g} times the machine's memory before activations, and "
+            f"{units.duration(one.days * flops.DAY)} of computing")
+
+
+def _days(days: float, unit: str = " days") -> str:
+    """Whole ones where they are many."""
+    return (f"{days:,.0f}" if days >= 100 else f"{days:.3g}") + unit
+
+
 def _bound_row(one: Bound, total: float) -> tuple[str, ...]:
     return (one.model.name, gb(one.states), f"{one.states / total:.2f}", f"{one.cards.nominal} / {one.cards.real}",
             units.count(one.tokens.number), f"{one.work:.3g}", units.duration(one.days * flops.DAY))
@@ -87,7 +109,7 @@ def _bound_row(one: Bound, total: float) -> tuple[str, ...]:
 
 def _worked_out(one: Bound, machine: Machine) -> str:
     return (f"{one.model.name}: 6 · {one.model.active_parameters / 1e9:.1f}e9 · {one.tokens.number:.3g} = "
-            f"{one.work:.3g} FLOP, / ({machine.devices} · {_rate(machine) / 1e12:.0f} TFLOP/s) = {one.days:,.0f} days. "
+            f"{one.work:.3g} FLOP, / ({machine.devices} · {_rate(machine) / 1e12:.0f} TFLOP/s) = {_days(one.days)}. "
             f"Tokens: {one.tokens.source}")
 
 
@@ -139,42 +161,65 @@ def gpt3(what: WhatIf) -> Answer:
     tokens = training_tokens(model, what.tokens).number
     new, old = (_at_rate(rate, model, tokens, devices) for rate in RATES)
     planned = runs.judged(catalogue.run(NEAR), WhatIf())
+    published = what.tokens is None and model == planned.run.model           # else what was published is another's
     work, again = (flops.training_flops(model.active_parameters, tokens, kind) for kind in WITHOUT_AND_WITH)
     return Answer(
-        f"It could have been: {devices:,} A100 at the {new.per_card / 1e12:g} TFLOP/s published for them need "
+        f"{_could(new, old, devices)}: {devices:,} A100 at the {new.per_card / 1e12:g} TFLOP/s published for them need "
         f"{units.duration(new.counted * flops.DAY)} with full recomputation, as that rate counts it (8PT), and "
         f"{units.duration(new.least * flops.DAY)} by 6PT; {devices:,} V100 at {old.per_card / 1e12:g}, an estimate, "
-        f"{units.duration(old.least * flops.DAY)} by 6PT. The paper says V100, and no number.",
+        f"{units.duration(old.least * flops.DAY)} by 6PT."
+        f"{' The paper says V100, and no number.' if published else ''}",
         (f"{model.name} ({model.config.layers} layers, {units.count(model.parameters)} parameters) on "
-         f"{units.count(tokens)} tokens is 6PT = {work:.3g} FLOP. {devices} cards are {-(-devices // A_MACHINE)} "
-         f"machines of {A_MACHINE}, whatever memory they have; {MACHINES} machines with {devices} cards would have "
-         f"{devices / MACHINES:g} in each. Both ways of saying it may be right, and neither is published.",
-         f"Memory sets the floor, and it is far below {devices}: {units.both(model.parameters * MIXED.states)} of "
-         f"states are {new.floor.nominal} A100 or {old.floor.nominal} V100 before activations. Time sets the number of "
-         f"cards. The estimate for the V100 itself is of {old.run.machine.devices:,} cards and "
-         f"{old.run.published['days']:g} days; the one for the A100 of {new.run.machine.devices:,} and "
-         f"{new.run.published['days']:g} days.",
-         f"A layout that somebody ran near that size: {planned.layout} on {planned.layout.devices} A100. Planned: "
-         f"{units.both(planned.verdict.needed)} on the fullest card and {planned.time.days:,.0f} days; published: "
-         f"{planned.run.published['days']:g} days."),
-        _gpt3_tables(model, tokens, devices, (new, old)),
+         f"{units.count(tokens)} tokens is 6PT = {work:.3g} FLOP. {some(devices, 'card')} are "
+         f"{some(-(-devices // A_MACHINE), 'machine')} of {A_MACHINE}, whatever memory they have; {MACHINES} machines "
+         f"with {some(devices, 'card')} would have {devices / MACHINES:g} in each."
+         f"{' Both ways of saying it may be right, and neither is published.' if published else ''}",
+         f"Memory sets a floor: {units.both(model.parameters * MIXED.states)} of states are {new.floor.nominal} A100 "
+         f"or {old.floor.nominal} V100 before activations, of {devices:,} here. Above it time sets the number of "
+         f"cards.{_estimates(new, old) if published else ''}",
+         *([] if not published else [_ran_near(planned)])),
+        _gpt3_tables(model, tokens, devices, (new, old), published),
         (f"Days = operations / (cards · rate · 86,400 s). P parameters, T tokens: 6PT = {work:.3g} FLOP, and with "
          f"every forward pass done twice 8PT = {again:.3g}: / ({devices} · {new.per_card / 1e12:g}e12 · 86,400) = "
-         f"{new.counted:.1f} days, or {new.least:.1f} by 6PT alone. The rate of Narayanan et al. 2021 counts 8PT, so "
+         f"{_days(new.counted)}, or {_days(new.least)} by 6PT alone. The rate of Narayanan et al. 2021 counts 8PT, so "
          "the shorter time is that of a training that keeps the rate and computes nothing again.",
          MODELED), sources(model, new.run, old.run, planned.run),
         floats(_gpt3_numbers(model, devices, work, new, old) | {"planned days on 384": planned.time.days or 0,
                                                                 "fits on 384": planned.verdict.fits}))
 
 
-def _gpt3_tables(model: PlannedModel, tokens: float, devices: int, trained: Sequence[Trained]) -> tuple[Table, ...]:
+def _could(new: Trained, old: Trained, devices: int) -> str:
+    """By the bytes of its states."""
+    held = [one.floor.real <= devices for one in (new, old)]
+    if all(held):
+        return "By memory it could have been"
+    return "Its states fit the A100 alone" if held[0] else "No, so few don't hold its states"
+
+
+def _estimates(new: Trained, old: Trained) -> str:
+    return (f" The estimate for the V100 itself is of {old.run.machine.devices:,} cards and "
+            f"{old.run.published['days']:g} days; the one for the A100 of {new.run.machine.devices:,} and "
+            f"{new.run.published['days']:g} days.")
+
+
+def _ran_near(planned: runs.Judged) -> str:
+    return (f"A layout that somebody ran: {planned.layout} on {planned.layout.devices} A100. Planned: "
+            f"{units.both(planned.verdict.needed)} on the fullest card and {planned.time.days:,.0f} days; published: "
+            f"{planned.run.published['days']:g} days.")
+
+
+def _gpt3_tables(model: PlannedModel, tokens: float, devices: int, trained: Sequence[Trained],
+                 published: bool) -> tuple[Table, ...]:
+    """`published`: whether what was published is of the same model and tokens."""
     there = [(one, _at_rate(one.rate, model, tokens, one.run.machine.devices)) for one in trained]
-    return (Table(f"{model.name} on {devices:,} cards at published rates (days are a model)", (
+    here = (Table(f"{model.name} on {devices:,} cards at published rates (days are a model)", (
                 "card", "TFLOP/s a card, published", "counts", "days, as counted", "days by 6PT",
                 "floor by states, cards nominal / real"),
                   tuple((one.run.machine.device.name, f"{one.per_card / 1e12:g}",
-                         "8PT" if one.rate.counted == "full" else "6PT", f"{one.counted:,.0f}", f"{one.least:,.0f}",
-                         f"{one.floor.nominal} / {one.floor.real}") for one in trained), (1, 3, 4, 5)),
+                         "8PT" if one.rate.counted == "full" else "6PT", _days(one.counted, ""), _days(one.least, ""),
+                         f"{one.floor.nominal} / {one.floor.real}") for one in trained), (1, 3, 4, 5)),)
+    return here if not published else (
+            *here,
             Table("The same on as many cards as was published", (
                 "card", "cards", "days, as counted (a model)", "days, published"),
                   tuple((one.run.machine.device.name, f"{one.run.machine.devices:,}", f"{same.counted:,.1f}",
@@ -192,7 +237,8 @@ def _gpt3_numbers(model: PlannedModel, devices: int, work: float, new: Trained, 
 
 QUESTIONS = (
     Question("train-on-one-machine", "Can 70–175B be trained on one machine of 8 × 80 GB, if slowly?", on_one_machine,
-             ("C11",), ("model", "machine", "memory", "devices", "tokens")),
+             ("C11",), ("model", "machine", "memory", "devices", "tokens"),
+             "Can it be trained on one machine, if slowly?"),
     Question("gpt-3", "Was GPT-3 (96 layers, 175B) trained on about 400 GPUs, 100 machines of the day?", gpt3,
-             ("C18",), ("model", "devices", "tokens")),
+             ("C18",), ("model", "devices", "tokens"), "Could it have been trained on so many of the GPUs of the day?"),
 )

@@ -205,6 +205,8 @@ class _Step:
         """Gradients and weights of what the rank holds. ZeRO cuts dense ones over dp (pieces of a context hold the same
         and add up their shares), experts over the replicas of each."""
         layout, held = self.layout, self.model.on_stage(self.layout, Place(0, 0, 0, self.stage))
+        if "norm" in held:                                                   # too small to travel alone
+            held["head"] = held["head"].plus(held.pop("norm"))
         dense = {part: mine.shard + mine.whole for part, mine in held.items()}
         bytes_each = self.job.precision.gradients
         replicas = layout.dp * layout.cp

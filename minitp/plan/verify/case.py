@@ -117,6 +117,13 @@ class Inputs:
             raise CaseError(f"{' or '.join(keys)} must be above 0, got {value:g}")
         return value
 
+    def share(self, *keys: str, default: float | None = None) -> float:
+        """The same, above 0 and up to 1: a part of a peak or of a memory."""
+        value = self.positive(*keys, default=default)
+        if value > 1:
+            raise CaseError(f"{' or '.join(keys)} is a share of 1 or less (or {value:g}%), got {value:g}")
+        return value
+
     def whole(self, *keys: str, default: int | None = None) -> int:
         """The same, a whole number of 1 or more: degrees and counts."""
         value = self.number(*keys, default=default)

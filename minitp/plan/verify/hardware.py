@@ -4,13 +4,15 @@ import re
 from minitp.plan.catalogue.devices import shipped
 from minitp.plan.machine import Device
 from minitp.plan.published.runs import family
-from minitp.plan.verify.case import Case
+from minitp.plan.verify.case import Case, CaseError
 from minitp.plan.verify.known import known_run
 
 USUAL = "a100-80"
 """The device of most published tables, where a row names none: told with the outcome."""
 NO_RATE = 1e6
 """Peaks are FLOP/s; below this many they are 10¹² of them, as the files of cases write small ones."""
+SLOWEST = 1e6
+"""Bytes/s: no memory is slower."""
 
 
 def named_in(text: str) -> Device | None:
@@ -64,8 +66,30 @@ def memory(case: Case) -> float:
     return device(case).memory
 
 
-def bandwidth(case: Case) -> float:
-    """Bytes/s of memory: as given, else the device's on its data sheet."""
-    if case.inputs.has("hbm_eff") or case.inputs.has("hbm_bytes_per_s"):
-        return case.inputs.positive("hbm_eff", "hbm_bytes_per_s")
-    return device(case).bandwidth
+def bandwidth(case: Case, default: float | None = None) -> float:
+    """Bytes/s that memory is read with: hbm_eff, in bytes/s or (up to 1) as a share of hbm_bytes_per_s; else that one,
+    the data sheet's. Where neither is given `default`, or the device's data sheet.
+
+    CaseError for what no memory does: files write 0.68, 68 and 1397e9 under one name, and 68 bytes/s is nonsense.
+    """
+    inputs = case.inputs
+    sheet = _rate(case, "hbm_bytes_per_s") if "hbm_bytes_per_s" in inputs else None
+    if "hbm_eff" not in inputs:
+        return sheet or default or device(case).bandwidth
+    reached = inputs.positive("hbm_eff")
+    if reached <= 1:
+        return reached * (sheet or device(case).bandwidth)
+    reached = _rate(case, "hbm_eff")
+    if sheet and reached > sheet:
+        raise CaseError(f"hbm_eff is {reached:g} bytes/s, more than hbm_bytes_per_s, {sheet:g}: no memory is read "
+                        "faster than its data sheet says")
+    return reached
+
+
+def _rate(case: Case, key: str) -> float:
+    """Bytes/s of a memory; CaseError for fewer than any has."""
+    value = case.inputs.positive(key)
+    if value < SLOWEST:
+        raise CaseError(f"{key} is {value:g}, which is no memory's bytes/s (1397.31e9)"
+                        + ("; a share of hbm_bytes_per_s is 1 or less" if key == "hbm_eff" else ""))
+    return value

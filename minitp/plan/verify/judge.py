@@ -16,6 +16,8 @@ Verdict = Literal["lands", "looked up", "misses", "stays out", "lands inside", "
 MISSES: tuple[Verdict, ...] = ("misses", "lands inside", "not as listed", "not judged")
 ROUNDING = 1e-9
 """Relative: two sums of floats in another order, when a tolerance is met to the last digit."""
+SUSPICIOUS = 1000.0
+"""An estimate so many times off, either way, is of something else than what was measured: a unit, most likely."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,17 @@ class Outcome:
         """planned / published"""
         return None if self.difference is None else 1 + self.difference
 
+    @property
+    def suspicious(self) -> bool:
+        """Whether an estimate is of another order altogether than what was measured."""
+        return self.verdict == "ratio" and self.ratio is not None and not 1 / SUSPICIOUS <= self.ratio <= SUSPICIOUS
+
     def to_plain(self) -> dict[str, Any]:
         """For JSON: numbers that JSON has."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         return {**{name: str(value) if isinstance(value, float) and not isfinite(value) else value
-                   for name, value in values.items()}, "missed": self.missed, "unused": list(self.unused),
+                   for name, value in values.items()}, "missed": self.missed, "suspicious": self.suspicious,
+                "unused": list(self.unused),
                 "assumed": list(self.assumed)}
 
 

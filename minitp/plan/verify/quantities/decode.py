@@ -47,7 +47,7 @@ def tokens_per_second(case: Case) -> Planned:
         slow = _of_nodes(case)
         return Planned(1 / slow.value, slow.formula, slow.accuracy)
     inputs, model = case.inputs, Shape(case).planned
-    rate = inputs.positive("hbm_eff", "hbm_bytes_per_s", default=gpt_fast.fit().bandwidth)
+    rate = bandwidth(case, gpt_fast.fit().bandwidth)
     alpha = 1e-6 * inputs.number("alpha_allreduce_us", default=1e6 * gpt_fast.fit().all_reduce)
     value = gpt_fast.token_seconds(model, case.model, inputs.degree("tp"), width(case), rate, alpha)
     return Planned(inputs.whole("batch", default=1) / value, "1/(bytes/BW + 2L·α)", 0.2)

@@ -58,7 +58,7 @@ def max_context_tokens(case: Case) -> Planned:
     model = Shape(case).planned
     model = replace(model, config=replace(config, layers=layers, kv_heads=kv_heads, head_size=head))
     token = cached(model) * inputs.positive("bytes", default=2)
-    room = inputs.positive("kv_share", default=0.3) * hardware.memory(case) * spread
+    room = inputs.share("kv_share", default=0.3) * hardware.memory(case) * spread
     return Planned(room / (token * inputs.whole("batch")), f"share · memory · {spread}/({FORMULA} · batch)", 0.02)
 
 

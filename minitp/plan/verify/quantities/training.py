@@ -108,7 +108,7 @@ def utilization_of_run(case: Case) -> tuple[float, str]:
     """Share of the peak by 6PT: given, or what the model's family is known to have reached, or 40 %."""
     inputs = case.inputs
     if inputs.has("mfu") or inputs.has("flops_eff"):
-        share = inputs.positive("mfu", "flops_eff")
+        share = inputs.share("mfu", "flops_eff")
         share = share / 100 if share > 1 else share
         return share, f"{100 * share:g} %"
     known = reached(case.model)
