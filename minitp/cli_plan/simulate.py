@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minitp.cli_options import FAULT, RECORD, Embedding, opt
+from minitp.cli_plan.group import GIVEN
 from minitp.cli_plan.options import (
     JOB,
     LAYOUT,
@@ -39,9 +40,15 @@ from minitp.plan.job import Inference
 if TYPE_CHECKING:
     from minitp.plan.job import Job
     from minitp.plan.layout import Layout
+    from minitp.plan.machine import Machine
+    from minitp.plan.model import PlannedModel
 
 OF_A_MODEL = ("task", "batch", *OF_INFERENCE, *OF_TRAINING, "tp", "pp", "dp", "embedding",
               "stage_layers", "show")
+
+OF_LAYOUT = ("tp", "pp", "dp", "zero", "sequence", "schedule", "chunks", "stage_layers")
+FASTEST = "Nobody asked for a layout: this is the fastest that fits, as `minitp plan` finds it,"
+NONE_FITS = "Nobody asked for a layout, and none of these devices carries this: the plainest is played."
 
 
 class Schedule(StrEnum):
@@ -62,7 +69,8 @@ QueueOption = Annotated[bool, opt("Transfers that leave a box at the same time w
 SpeedOption = Annotated[float, opt("Of a replay: how many times as fast as measured the ranks compute.",
                                    panel=MACHINE)]
 SequencesOption = Annotated[int | None, opt("Sequences of a step (train), at once (infer).", min=1, panel=JOB,
-                                            show_default="dp · micro-batch · pp; dp")]
+                                            show_default="as for `minitp plan`; with degrees dp · micro-batch · pp, "
+                                                         "dp")]
 ActivationsOption = Annotated[str, opt("Number type of products (infer).", panel=JOB, metavar="TYPE")]
 ZeroOption = Annotated[int, opt("ZeRO stage (train).", min=0, max=3, panel=LAYOUT)]
 SequenceOption = Annotated[bool, opt("Sequence parallelism too.", "--sequence-parallel", panel=LAYOUT)]
@@ -91,7 +99,7 @@ def simulate(
         cache: CacheOption = Inference.cache, activations: ActivationsOption = Inference.activations,
         precision: PrecisionOption = TrainingPrecision.mixed, micro_batch: MicroOption = None,
         recompute: RecomputeOption = Recompute.none,
-        tp: Degree("Tensor", "1") = 1, pp: Degree("Pipeline", "1") = 1,              # type: ignore[valid-type]
+        tp: Degree("Tensor", "all: the fastest that fits; some: 1") = 1, pp: Degree("Pipeline", "likewise") = 1,              # type: ignore[valid-type]
         dp: Degree("Data", "devices / (tp · pp)") = None,                              # type: ignore[valid-type]
         zero: ZeroOption = 0, sequence: SequenceOption = False, schedule: ScheduleOption = Schedule.one_f_one_b,
         chunks: ChunksOption = 1, stage_layers: ChunkLayersOption = None, embedding: EmbeddingOption = Embedding.vocab,
@@ -106,17 +114,40 @@ def simulate(
         command.replay_trace(Path(source), speed, how,
                              lambda ranks: the_machine(machine, gpus or ranks, None, link, between))
         return
+    from minitp.commands.plan.layouts import job_in_words
     from minitp.plan import catalogue
     from minitp.plan.simulate.asked import replicas, usual_batch
     refuse(["speed"], "a replay: a model's own work is counted, not measured")
-    planned, there = catalogue.model(source), the_machine(machine, None, None, link, between).devices
-    dp = replicas(gpus, tp * pp, dp, there)
+    planned, there = catalogue.model(source), the_machine(machine, gpus, None, link, between)
+
+    def job(batch: int | None) -> "Job":
+        return _computed_in(the_job(
+            task, positions=planned.config.positions, seq=seq, prompt=prompt, new=new, weights=weights, batch=batch,
+            cache=cache, precision=precision, tokens=None, micro_batch=micro_batch, recompute=recompute), activations)
+
+    free = not any(name in GIVEN.get() for name in OF_LAYOUT)
+    chosen = _fastest(planned, there, job(batch), micro_batch, recompute, embedding) if free else None
+    if chosen:
+        command.simulate_model(planned, *chosen, there, show.value, how, f"{FASTEST} {job_in_words(chosen[1])}.")
+        return
+    dp = replicas(gpus, tp * pp, dp, there.devices)
     layout = _layout(tp, pp, dp, sequence, zero, schedule, chunks, embedding, stage_layers)
-    job = the_job(task, positions=planned.config.positions, seq=seq, prompt=prompt, new=new, weights=weights,
-                  batch=batch or usual_batch(task is Task.train, dp, pp, micro_batch), cache=cache, precision=precision,
-                  tokens=None, micro_batch=micro_batch, recompute=recompute)
-    command.simulate_model(planned, layout, _computed_in(job, activations),
-                           the_machine(machine, layout.devices, None, link, between), show.value, how)
+    command.simulate_model(planned, layout, job(batch or usual_batch(task is Task.train, dp, pp, micro_batch)),
+                           the_machine(machine, layout.devices, None, link, between), show.value, how,
+                           NONE_FITS if free else "")
+
+
+def _fastest(model: "PlannedModel", machine: "Machine", job: "Job", micro_batch: int | None,
+             recompute: Recompute | None, embedding: Embedding) -> "tuple[Layout, Job] | None":
+    """The search's first layout of the whole machine and the job with what it chose; None where none fits."""
+    from dataclasses import replace
+    from typing import Literal, cast
+
+    from minitp.plan.limits import Limits
+    from minitp.plan.simulate.asked import fastest_that_fits
+    again = None if recompute is None else cast(Literal["none", "selective", "full"], recompute.value)
+    found = fastest_that_fits(model, machine, job, Limits(micro_batch=micro_batch, recompute=again))
+    return None if found is None else (replace(found[0], embedding=embedding.value), found[1])
 
 
 def _layout(tp: int, pp: int, dp: int, sequence: bool, zero: int, schedule: Schedule, chunks: int,

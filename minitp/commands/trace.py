@@ -34,12 +34,17 @@ def export(file: Path, kind: str, output: Path | None) -> None:
 
 
 def check(file: Path) -> int:
-    """0 where every recorded collective is as the closed form says, 1 with the differences printed otherwise."""
+    """0 where every recorded collective is as the closed form says, 1 with the differences printed otherwise, 2 where
+    there is nothing to compare."""
     from minitp.trace.check import compare
     from minitp.trace.file import Trace
-    from minitp.trace.predict import plan_from_run, predict
+    from minitp.trace.predict import plan_from_run, predict, unforetold
     from minitp.trace.wording import sites_in_words
     trace = Trace.read(file)
+    why = unforetold(trace.run)
+    if why:
+        print(f"{file.name}: {why}.", file=sys.stderr)
+        return 2
     expected = predict(plan_from_run(trace.run))
     differences = compare(trace, expected)
     if differences:

@@ -10,11 +10,23 @@ from minitp.trace.predict_generation import GenerationPlan, forward_pass
 from minitp.trace.predict_header import DTYPES
 from minitp.trace.predict_training import Evaluation, Sample, Steps, TrainingPlan
 from minitp.trace.schema import Expected
+from minitp.trace.simulated import is_simulated, simulated_part
+from minitp.trace.wording import plain
 
 __all__ = ["DTYPES", "Evaluation", "GenerationPlan", "Plan", "Sample", "Steps", "TrainingPlan", "forward_pass",
-           "plan_from_run", "predict"]
+           "plan_from_run", "predict", "unforetold"]
 
 Plan = GenerationPlan | TrainingPlan
+
+
+def unforetold(run: dict[str, Any]) -> str:
+    """Why a simulated trace can't be held against a closed form, in words; "" where it can, or for a real run."""
+    if not is_simulated(run) or "training" in run or "generation" in run:
+        return ""
+    told = simulated_part(run)
+    return (f"this trace is a simulated one of {plain(told.get('layout', 'a layout'), 60)}: there is nothing to hold "
+            "it against. The closed form is that of tensor parallelism alone, in float32 (`minitp plan simulate … --tp "
+            "N --pp 1 --dp 1` with --precision float32, or --weights, --cache and --activations float32)")
 
 
 def plan_from_run(run: dict[str, Any]) -> Plan:

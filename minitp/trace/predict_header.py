@@ -8,6 +8,7 @@ from minitp.errors import FileFormatError
 from minitp.placement import Placement
 from minitp.trace.columns import LARGEST
 from minitp.trace.simulated import is_simulated
+from minitp.trace.wording import plain
 
 DTYPES = ("float32", "float64")
 MOST = 1_000_000                   # events of a rank: a trace file holds about as many, of all ranks
@@ -20,7 +21,8 @@ def told() -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError) as error:
-        raise FileFormatError(f"this trace's header doesn't say what was run ({error!r}): only traces of `minitp "
+        why = f"it has no {plain(error.args[0], 40)}" if isinstance(error, KeyError) and error.args else plain(error)
+        raise FileFormatError(f"this trace's header doesn't say what was run ({why}): only traces of `minitp "
                               "generate` and `minitp train` can be checked against the closed form") from error
 
 

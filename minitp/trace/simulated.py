@@ -16,8 +16,14 @@ def is_simulated(run: dict[str, Any]) -> bool:
     return isinstance(run.get("simulated"), dict)
 
 
-def simulated_line(run: dict[str, Any]) -> str:
-    """The sentence that every view of a simulated trace shows; "" where the run is a real one.
+def warnings_in(run: dict[str, Any]) -> list[str]:
+    """What a simulated trace warns of: that its run wouldn't fit the devices, say."""
+    told = simulated_part(run).get("warnings")
+    return [plain(one, 200) for one in told[:4]] if isinstance(told, list) else []
+
+
+def simulated_line(run: dict[str, Any], warnings: bool = True) -> str:
+    """The sentence that every view of a simulated trace shows; "" where the run is a real one. `warnings`: with them.
 
     Simulated: a model, not measured. A training step on 8xh100: 16 of 16,384 ranks are shown.
     """
@@ -29,8 +35,7 @@ def simulated_line(run: dict[str, Any]) -> str:
     lanes, devices = run.get("ranks"), told.get("devices")
     if type(lanes) is int and type(devices) is int and 0 < lanes < devices < 2**31:
         where += f"{': ' * bool(where)}{lanes:,} of {count(devices, 'rank')} {'are' if lanes > 1 else 'is'} shown"
-    warnings = [plain(one, 200) for one in told["warnings"][:4]] if isinstance(told.get("warnings"), list) else []
-    return " ".join([f"{NOT_MEASURED} {where}." if where else NOT_MEASURED, *warnings])
+    return " ".join([f"{NOT_MEASURED} {where}." if where else NOT_MEASURED, *(warnings_in(run) if warnings else [])])
 
 
 def lane_words(run: dict[str, Any]) -> list[str]:

@@ -74,7 +74,9 @@ def size(count: int) -> str:
 
 
 def duration(ns: float) -> str:
-    """A time with three digits and its unit."""
+    """A time with three digits and its unit; clocks of traces tell no part of a ns."""
+    if ns < 1:
+        return "0 ns"
     for factor, unit in ((1, "ns"), (10**3, "µs"), (10**6, "ms")):
         if ns < 999.5 * factor:
             return f"{ns / factor:.3g} {unit}"

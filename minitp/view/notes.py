@@ -1,22 +1,19 @@
 """What a viewer must be told beside the picture: where a number is not what it seems, and what was left out."""
-from typing import Any
 
 import numpy as np
 
-from minitp.trace.simulated import is_simulated, lane_words, simulated_line
+from minitp.trace.simulated import is_simulated
 from minitp.trace.summary import crowded
 from minitp.trace.wording import count, duration, plain
 from minitp.view.header import part, sequences
 from minitp.view.steps import Steps
 from minitp.view.window import Window
 
-_LANES = 8                         # of a simulated run that are named
-
 
 def notes(steps: Steps, shown: Steps, window: Window, detail: str, broken: list[str], holes: bool) -> list[str]:
     """Sentences, the weightiest first."""
     trace, run = steps.trace, steps.trace.run
-    found = _of_model(run)
+    found: list[str] = []
     if not len(steps):
         found.append("This trace holds no sync point: nothing moved between ranks, so there is nothing to watch.")
     if crowded(trace):
@@ -41,15 +38,6 @@ def notes(steps: Steps, shown: Steps, window: Window, detail: str, broken: list[
     if max(errors, default=0) > 1000 and run.get("hosts") != 1:          # one machine has one clock
         found.append(f"The ranks' clocks agree to within {duration(max(errors))}: shorter waits are not certain.")
     return found
-
-
-def _of_model(run: dict[str, Any]) -> list[str]:
-    """Of a simulated run that it is one, and for whom its ranks stand."""
-    if not is_simulated(run):
-        return []
-    lanes = [f"rank {rank}: {words}" for rank, words in enumerate(lane_words(run)) if words]
-    more = f"; and {len(lanes) - _LANES:,} more" if len(lanes) > _LANES else ""
-    return [simulated_line(run), *([f"{'; '.join(lanes[:_LANES]).capitalize()}{more}."] if lanes else [])]
 
 
 def _of_ranks(steps: Steps) -> list[str]:

@@ -35,10 +35,7 @@ def write(asked: Asked, folder: Path) -> str:
     """Simulate and write; the file's name. ConfigError for what isn't simulated, SaveError or OSError for a folder
     that can't be written to."""
     what = asked.planned(), asked.layout(), shown(asked)[0], asked.described()
-    warnings = warnings_of(*what)
-    made = simulated(*what)
-    if warnings:
-        made.trace.run["simulated"]["warnings"] = warnings
+    made = simulated(*what, warnings=warnings_of(*what))
     name = file_name(asked)
     folder.mkdir(parents=True, exist_ok=True)
     made.trace.write(folder / name)

@@ -43,6 +43,8 @@ class SyncView:
     caller: str
     code: str
     last: int
+    among: int                     # of a predicted run: devices that meet here; 0: the ranks that are shown
+    group: str                     # who they are, in words
     begin: np.ndarray              # (ranks,)
     enter: np.ndarray
     ready: np.ndarray
@@ -94,14 +96,14 @@ class PlayReader:
         s, passes = self._syncs, self.play["passes"]
         at = s["pass"][k]
         words = {name: self.word(name, k) for name in (
-            "op", "site", "part", "reason", "before", "after", "dtype", "plane", "caller", "code")}
+            "op", "site", "part", "reason", "before", "after", "dtype", "plane", "caller", "code", "group")}
         times = self._times[k]
         return SyncView(
             index=k, number=k - passes["first"][at] + 1, of=passes["count"][at], pass_index=at,
             phase=self.strings[passes["phase"][at]], layer=s["layer"][k],
             shape=tuple(self.play["shapes"][s["shape"][k]]), payload=s["payload"][k], root=s["root"][k],
-            broken=bool(s["broken"][k]), last=s["last"][k], begin=times[:, 0], enter=times[:, 1], ready=times[:, 2],
-            leave=times[:, 3], present=times[:, 4] > 0, **words)
+            broken=bool(s["broken"][k]), last=s["last"][k], among=s["among"][k], begin=times[:, 0],
+            enter=times[:, 1], ready=times[:, 2], leave=times[:, 3], present=times[:, 4] > 0, **words)
 
     def first_broken(self) -> int | None:
         """The first sync that was broken on purpose."""

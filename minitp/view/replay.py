@@ -17,6 +17,7 @@ from minitp.plan.links import LINKS, Link
 from minitp.plan.network.collectives import MODELS, best, has_model
 from minitp.plan.simulate.engine import run
 from minitp.plan.simulate.script import Script as EventScript
+from minitp.plan.simulate.script import of_passes
 from minitp.trace.schema import MESSAGES
 from minitp.trace.wording import STEP, count, duration, plain
 from minitp.view.passes import Pass, Passes
@@ -50,7 +51,7 @@ class Replay:
 
 def can_replay(passes: Passes) -> str:
     """Why this run can't be replayed, in words; "" where it can."""
-    trace, chosen = passes.trace, _chosen(passes)
+    trace, chosen = passes.trace, of_passes(passes.trace)
     if not len(chosen):
         return "This run has no passes with collectives in them: there is nothing to replay."
     unknown = [op for op in dict.fromkeys(trace.words("op")[chosen].tolist())
@@ -73,8 +74,7 @@ class Script:
         why = can_replay(passes)
         if why:
             raise ConfigError(why)
-        start = min(row.begin for row in passes.work)
-        return cls(passes, EventScript.of(passes.trace, _chosen(passes), start, passes.timeline.sync))
+        return cls(passes, EventScript.of(passes.timeline))
 
 
 def replay(script: Script, link: Link) -> Replay:
@@ -95,12 +95,6 @@ def replay(script: Script, link: Link) -> Replay:
     waiting, moving = (np.bincount(token, part, minlength=len(tokens)) / ranks
                        for part in (ready - enter, leave - ready))
     return Replay(link, tokens, waiting, moving, end, event, enter, ready, leave)
-
-
-def _chosen(passes: Passes) -> np.ndarray:
-    """The events that are replayed: all of the tokens but for control messages."""
-    tokens = [row.number for row in passes.work]
-    return np.flatnonzero(np.isin(passes.of_event, tokens) & (passes.trace.words("plane") != "control"))
 
 
 # --- cutting further ------------------------------------------------------------------------------------------------
@@ -134,7 +128,7 @@ def cutting(passes: Passes, links: Sequence[Link] = LINKS, most: int = MOST_RANK
     there = {row.phase for row in passes.work}
     what, phases = next((kind for kind in _KINDS if there.intersection(kind[1])), ("", ()))
     rows = [row for row in passes.work if row.phase in phases]
-    if not rows or can_replay(passes) or np.isin(passes.trace.words("op")[_chosen(passes)], MESSAGES).any():
+    if not rows or can_replay(passes) or np.isin(passes.trace.words("op")[of_passes(passes.trace)], MESSAGES).any():
         return None                            # messages belong to other cuts than that over p ranks
     n = len({row.step for row in rows}) if phases == STEP else len(rows)
     computing = sum(row.computing for row in rows) / n * len(passes.trace.ranks) / 1e9

@@ -7,9 +7,11 @@ from decimal import ROUND_HALF_UP, Decimal
 from math import floor, isfinite, log10
 from typing import Any
 
+from minitp.trace.schema import MESSAGES
 from minitp.trace.wording import dimensions, duration, plain, size
 from minitp.view import passes, training_text
 from minitp.view.reading import PlayReader, SyncView
+from minitp.view.simulated import MESSAGE, in_groups
 
 OPS = {"all_reduce": "all-reduce", "all_reduce_max": "all-reduce of maxima", "all_gather": "all-gather",
        "reduce_scatter": "reduce-scatter", "all_to_all": "all-to-all", "send": "message", "receive": "message"}
@@ -48,7 +50,8 @@ def caption(reader: PlayReader, k: int, phase: int) -> str:
     sync = reader.sync(k)
     if not 0 <= phase <= 3:
         raise ValueError(f"a sync has the phases 0 to 3, not {phase}")
-    return (_computing, _arriving, _combining, _afterwards)[phase](reader, sync)
+    text = (_computing, _arriving, _combining, _afterwards)[phase](reader, sync)
+    return in_groups(text, reader.run["lanes"]) if sync.among else text
 
 
 # --- before: what each rank computes ------------------------------------------------------------------------------
@@ -92,6 +95,9 @@ def _computing(reader: PlayReader, sync: SyncView) -> str:
 
 def _arriving(reader: PlayReader, sync: SyncView) -> str:
     waits = sync.waits
+    if len(waits) <= 1 and sync.among > 1:
+        return (f"{_upper(sync.group)}; one end is shown." if sync.op in MESSAGES else
+                f"Here meet {sync.group}: the lane stands for all of them, who come at the same time.")
     if len(waits) <= 1:
         return "One rank alone: nobody to wait for."
     if sync.broken:
@@ -124,12 +130,20 @@ _COMBINE = {
 }
 
 
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _combining(reader: PlayReader, sync: SyncView) -> str:
     shape, ranks = dimensions(sync.shape), int(sync.present.sum())
     if sync.broken:
         return (f"Broken on purpose: the {op_name(sync.op)} of {shape} {sync.dtype} is skipped. Nothing moves, and "
                 "every rank takes its own partial sum for the whole.")
-    text = _COMBINE.get(sync.op, "moves {shape} between {n} ranks").format(n=ranks, shape=shape)
+    text = _COMBINE.get(sync.op, "moves {shape} between {n} ranks").format(n=max(ranks, sync.among), shape=shape)
+    if sync.among > 1:
+        return (f"{_upper(op_name(sync.op))}: {sync.group}: {shape} ({sync.dtype}, payload {size(sync.payload)})."
+                if sync.op in MESSAGES else f"{_upper(op_name(sync.op))} between {sync.group}: {text} "
+                f"({sync.dtype}, payload {size(sync.payload)}).")
     if ranks == 1:
         text = f"one rank alone, so {shape} is whole already"
     return (f"{op_name(sync.op).capitalize()}: {text} ({sync.dtype}, payload {size(sync.payload)})."
@@ -196,6 +210,7 @@ def _afterwards(reader: PlayReader, sync: SyncView) -> str:
         "mlp": f"every rank adds the same y to its residual stream; it feeds {following}.",
         "block": f"every rank adds the same y to its residual stream; it feeds {following}.",
         "embedding": "every rank holds the same x: layer 0 can start.",
+        MESSAGE: "the stage has what it goes on with.",
         "head": ("every rank has all logits and picks the same word" if sync.after == "whole" else
                  "every rank keeps the logits of its own words") + (f": “{plain(made, 40)}”." if made.strip() else "."),
         "sample": "every rank knows all winners and picks the same word" + (f": “{plain(made, 40)}”." if made.strip()

@@ -1,6 +1,7 @@
 """The picture of a training step in words: what its parts compute, what they give, what they feed."""
 from collections.abc import Mapping
 
+from minitp.trace.schema import MESSAGES
 from minitp.trace.wording import plain
 from minitp.view.reading import PlayReader, SyncView
 
@@ -85,6 +86,8 @@ def is_again(sync: SyncView) -> bool:
 
 
 def part_name(sync: SyncView) -> str:
+    if sync.op in MESSAGES and sync.group:
+        return sync.group
     name = {"mlp": "MLP", "block": "attention + MLP", "other": plain(sync.site, 60)}.get(
         sync.part, PART_NAMES.get(sync.part, sync.part))
     return f"{name}, forward again (recomputed)" if is_again(sync) else name

@@ -19,6 +19,7 @@ from minitp.trace.wording import plain
 from minitp.view.header import Words, model_of, part, placement_of, words_of
 from minitp.view.notes import notes
 from minitp.view.packing import LONGEST, Strings, base64_of
+from minitp.view.simulated import MESSAGE, banner, lanes, meetings
 from minitp.view.slots import Layouts
 from minitp.view.source import line_of
 from minitp.view.step_words import learns, losses
@@ -90,11 +91,14 @@ def parts_of(steps: Steps) -> list[str]:
             trace.words("plane"), trace.words("phase"), trace.events["site"])), strict=True):
         if (phase, site) not in named:
             named[phase, site] = _part_of_site(trace.strings[site], phase, parallel)
-        found.append("sample" if plane == "sample" else "load" if phase == "load" else named[phase, site])
+        sampled = plane == "sample" and named[phase, site] != MESSAGE
+        found.append("sample" if sampled else "load" if phase == "load" else named[phase, site])
     return found
 
 
 def _part_of_site(site: str, phase: str, parallel: bool) -> str:
+    if site.startswith("pipeline."):
+        return MESSAGE
     trained = part_of_training(site, phase)
     if trained is not None:
         return "d_block" if parallel and trained == "d_mlp" else trained
@@ -117,6 +121,7 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
         "embedding": "hidden" if part(run, "placement").get("embedding") == "hidden" else "vocab",
         "gathered": part(run, "generation").get("gathered") is not False,
         "broken": broken_sites(trace)[:MOST_BROKEN], "values": detail,
+        "banner": banner(run), "lanes": lanes(run)[:steps.ranks],
         "window": {"first": shown.first, "count": shown.count, "of": shown.of},
     }
 
@@ -153,6 +158,7 @@ def _syncs(steps: Steps, parts: list[str], strings: Strings) -> tuple[dict[str, 
                for name in ("op", "site", "reason", "before", "after", "dtype", "plane", "caller")}
     layers = [re.match(r"layers\.(\d{1,6})\.", word) for word in trace.strings]
     code = {i: strings.number(line_of(trace.strings[i])) for i in np.unique(trace.events["caller"][at]).tolist()}
+    among, groups = meetings(trace, at.tolist())
     shapes, shape = np.unique(trace.events["shape"][at], return_inverse=True)
     return columns | {
         "pass": steps.pass_of.tolist(), "part": [strings.number(word) for word in parts],
@@ -160,6 +166,7 @@ def _syncs(steps: Steps, parts: list[str], strings: Strings) -> tuple[dict[str, 
         "shape": shape.tolist(), "payload": trace.events["payload"][at].tolist(),
         "root": steps.root.tolist(), "broken": trace.events["broken"][at].astype(int).tolist(),
         "code": [code[i] for i in trace.events["caller"][at].tolist()], "last": steps.last.tolist(),
+        "among": among, "group": [strings.number(words) for words in groups],
     }, [list(trace.shapes[i]) for i in shapes.tolist()]
 
 

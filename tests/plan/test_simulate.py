@@ -23,6 +23,7 @@ from minitp.plan.simulate.asked import first_tokens, replicas, usual_batch
 from minitp.plan.simulate.classes import Straggler, lanes_of
 from minitp.plan.simulate.program import Noise, Run
 from minitp.plan.simulate.result import Share
+from minitp.plan.simulate.script import of_passes
 from minitp.plan.speed import traffic
 from minitp.plan.speed.decode import prefill, token
 from minitp.plan.speed.step import training_step
@@ -31,6 +32,7 @@ from minitp.trace.check import recorded_by_rank
 from minitp.trace.predict import plan_from_run, predict
 from minitp.trace.predict_pass import Pass
 from minitp.trace.summary import total
+from minitp.view.passes import Passes
 from minitp.weights import load_weights
 from tests.app.real_runs import tiny_run
 from tests.families import FAMILIES, source_of
@@ -240,6 +242,25 @@ def test_a_step_of_405b_on_16384_devices_takes_seconds():
     assert made.shares[Share("waiting", "pp")] / made.shares[Share("computing", "")] == pytest.approx(15 / 16, rel=0.15)
 
 
+@pytest.mark.slow
+def test_jitter_on_16384_devices_takes_seconds():
+    begin = time.monotonic()
+    made = simulated(catalogue.model("llama-3.1-405b"), Layout(tp=8, pp=16, dp=128), Training(16384, 8192),
+                     catalogue.machine("8xh100-80", devices=16384), jitter=0.1, to_write=False)
+    assert time.monotonic() - begin < 8 and made.events > 600_000
+    with pytest.raises(ConfigError, match="that a trace is written with"):
+        _ = made.trace
+
+
+def test_what_is_too_large_to_be_written_is_simulated(monkeypatch):
+    monkeypatch.setattr("minitp.plan.simulate.write.MOST_EVENTS", 10)
+    what = WORKING, Layout(tp=2, pp=2), Training(4, 64), MACHINE
+    with pytest.raises(ConfigError, match="that a trace is written with"):
+        simulated(*what)
+    made = simulated(*what, to_write=False)
+    assert sum(made.shares.values()) == pytest.approx(made.seconds) and made.run["ranks"] == 2
+
+
 # --- replays ----------------------------------------------------------------------------------------------------------
 
 
@@ -251,17 +272,29 @@ def real() -> Trace:
 
 def test_a_replay_has_the_events_of_the_run_and_its_own_work(real):
     made = replay(real, MACHINE)
-    assert recorded_by_rank(made.trace) == recorded_by_rank(real)
+    passes = {rank: [one for one in events if one.phase != "load"] for rank, events in recorded_by_rank(real).items()}
+    assert recorded_by_rank(made.trace) == passes != recorded_by_rank(real)
     assert compare(made.trace, predict(plan_from_run(made.trace.run))) == []
     read = Trace.parse(made.trace.to_bytes(zipped=True))
     was, now = (total(Timeline.of(trace), rank, ["decode"]).computing for rank in (0, 1) for trace in (real, read)
                 if rank == 1)
     assert now == pytest.approx(was, rel=1e-3, abs=200)
-    data = np.flatnonzero(real.words("plane") != "control").tolist()
+    data = of_passes(real).tolist()
     for number in (0, 7, len(data) - 1):
         kept, new = real.value(data[number])[1], read.value(number)[1]
         assert (kept is None) == (new is None) and (kept is None or np.array_equal(kept.cells, new.cells))
     assert sum(made.shares.values()) == pytest.approx(made.seconds)
+
+
+def test_start_up_and_gaps_between_passes_are_nobodys_work(real):
+    """What a replay computes is what every page counts as computing of the passes."""
+    measured = sum(row.computing for row in Passes(Timeline.of(real)).work)
+    assert replay(real, MACHINE).shares[Share("computing", "")] * 1e9 == pytest.approx(measured, rel=1e-6)
+    late, load = Trace.parse(real.to_bytes(zipped=False)), real.strings.index("load")
+    for table in (late.events, late.marks):                            # a second of nothing before the first pass
+        for name in ("enter", "leave"):
+            table[name] = table[name] + 10**9 * (table["phase"] != load)
+    assert replay(late, MACHINE).seconds == replay(real, MACHINE).seconds
 
 
 def test_ranks_that_compute_twice_as_fast_and_a_slow_one(real):

@@ -70,9 +70,35 @@ def test_a_collective_is_left_when_the_last_is_there_and_it_has_moved(own, price
         assert leave[:, sync] == pytest.approx([now] * 3)
 
 
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 2), *[st.floats(0, 1e6)] * 3), min_size=1, max_size=12))
+def test_what_a_rank_does_alone_takes_what_its_parts_take(steps):
+    """Against one pass in order: at the last sync the ranks meet, at the others each is alone."""
+    rows, late, want, clock = [], [], [], dict.fromkeys(range(3), 0.0)
+    for rank in range(3):
+        mine = [one for one in steps if one[0] == rank]
+        for n, (_, own, price, behind) in enumerate(mine):
+            rows.append((rank, own, 100 + 20 * rank + n, LAST, False, price))
+            late.append(behind)
+            clock[rank] += own
+            want.append((clock[rank], clock[rank] + behind, clock[rank] + behind + price))
+            clock[rank] += behind + price
+        rows.append((rank, 5.0, 0, LAST, False, 7.0))
+        late.append(0.0)
+    met = max(clock.values()) + 5
+    _, sync = np.unique([row[2] for row in rows], return_inverse=True)
+    rows = [(*row[:2], int(number), *row[3:]) for row, number in zip(rows, sync, strict=True)]
+    times = run(program(*rows, late=np.array(late)))
+    alone = sync > 0
+    assert np.stack(times, 1)[alone].ravel().tolist() == pytest.approx(np.array(want).ravel().tolist(),
+                                                                           abs=1e-6)      # ns: sums are rounded
+    assert times.leave[sync == 0].tolist() == pytest.approx([met + 7] * 3)
+
+
 def test_progress_is_told_now_and_then():
     told = []
-    run(program(*((0, 1.0, n, LAST, False, 1.0) for n in range(9000))), lambda done, total: told.append((done, total)))
+    rows = [(rank, 1.0, n, LAST, False, 1.0) for rank in range(2) for n in range(4500)]
+    run(program(*rows), lambda done, total: told.append((done, total)))
     assert told == [(4096, 9000), (8192, 9000)]
 
 

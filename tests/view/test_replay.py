@@ -10,6 +10,7 @@ from minitp.errors import ConfigError
 from minitp.plan.links import LINKS, Link
 from minitp.plan.network.collectives import best
 from minitp.trace import Timeline, Trace
+from minitp.trace.schema import Mark
 from minitp.view.passes import Passes
 from minitp.view.replay import Script, can_replay, cutting, cutting_lines, replay
 from minitp.view.timeline import modeled_detail, modeled_groups
@@ -86,9 +87,9 @@ def test_one_rank_needs_no_link():
 def test_a_broadcast_waits_for_its_root_alone():
     rows = [event(0, 0, 700, 900, op="broadcast", root=0), event(1, 0, 100, 900, op="broadcast", root=0),
             event(2, 0, 800, 900, op="broadcast", root=0)]
-    made = replayed(Trace.of(rows, run=RUN), SLOW)
+    made = replayed(Trace.of(rows, [Mark(one.rank, "decode", 1, None, 100, 900) for one in rows], run=RUN), SLOW)
     price = best("broadcast", 3, 4000, SLOW)[1] * 1e9
-    start = 100                                                    # the first arrival: no mark says more
+    start = 100                                                    # when the pass begins
     assert made.ready.tolist() == pytest.approx([700 - start, 700 - start, 800 - start])
     assert made.leave.tolist() == pytest.approx([t - start + price for t in (700, 700, 800)])
 
@@ -110,7 +111,7 @@ def test_ranks_that_call_in_different_orders_are_refused():
 
 def test_a_message_waits_for_its_sender():
     rows = [event(0, 0, 700, 900, op="send", peer=1), event(1, 0, 100, 900, op="receive", peer=0)]
-    made = replayed(Trace.of(rows, run=RUN), SLOW)
+    made = replayed(Trace.of(rows, [Mark(one.rank, "decode", 1, None, 100, 900) for one in rows], run=RUN), SLOW)
     took = SLOW.seconds(4000) * 1e9
     assert made.ready.tolist() == pytest.approx([600, 600]) and made.leave.tolist() == pytest.approx([600 + took] * 2)
     assert cutting(Passes(Timeline.of(Trace.of(rows, run=RUN)))) is None

@@ -1,6 +1,6 @@
 """`minitp plan simulate`: a schedule or a recorded run on a machine that we don't have."""
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from minitp.plan.speed.against import published
 from minitp.progress import steps_bar
 from minitp.runs import header_of
 from minitp.trace.file import Trace
-from minitp.trace.simulated import simulated_line
+from minitp.trace.simulated import simulated_line, warnings_in
 from minitp.trace.wording import count, duration, plain, share
 
 _AXES = {"tp": "tensor parallelism", "pp": "pipeline", "dp": "data parallelism", "ends": "the table at both ends"}
@@ -65,28 +65,27 @@ def replay_trace(path: Path, speed: float, how: How, machine: Callable[[int], Ma
                                        seed=how.seed, queue=how.queue, progress=progress))
 
 
-def simulate_model(model: PlannedModel, layout: Layout, job: Job, machine: Machine, show: Show, how: How) -> None:
+def simulate_model(model: PlannedModel, layout: Layout, job: Job, machine: Machine, show: Show, how: How,
+                   chosen: str = "") -> None:
     """Simulate a predicted run. ConfigError where the model can't be laid out so; where it is only too large for the
-    devices, that is said and it is simulated."""
+    devices, that is said and it is simulated. `chosen`: what to say of a layout that nobody asked for."""
     told = warnings_of(model, layout, job, machine)
     _tell(how, lambda progress: simulated(model, layout, job, machine, stragglers=_stragglers(how), jitter=how.jitter,
-                                          seed=how.seed, show=show, queue=how.queue, progress=progress), told)
+                                          seed=how.seed, show=show, queue=how.queue, warnings=told,
+                                          to_write=how.output is not None, progress=progress), chosen)
 
 
-def _tell(how: How, make: Callable[[Progress], Simulation], warnings: Sequence[str] = ()) -> None:
-    """Simulate, write the trace where one is wanted, print where the time went. `warnings` are in the trace's header as
-    well."""
+def _tell(how: How, make: Callable[[Progress], Simulation], chosen: str = "") -> None:
+    """Simulate, write the trace where one is wanted, print where the time went."""
     with steps_bar(Console(stderr=True), "simulating", 1) as bar:
         made = make(lambda done, total: bar(0, f"{done:,} of {count(total, 'event')}"))
-        if warnings:
-            made.trace.run["simulated"]["warnings"] = list(warnings)
         if how.output is not None:
             bar(0, f"writing {how.output.name}")
             made.trace.write(how.output)
     if how.json:
         print(json.dumps(made.to_plain()))
         return
-    _print(made, Console(highlight=False))
+    _print(made, Console(highlight=False), chosen)
     if how.output is not None:
         print(f"{how.output}: {count(made.trace.run['ranks'], 'rank')}, {count(len(made.trace), 'event')}")
 
@@ -103,13 +102,17 @@ def _straggler(text: str) -> Straggler:
         raise ConfigError(f"a straggler is written DEVICE:FACTOR, as 5:1.5, not {plain(text, 40)!r}") from error
 
 
-def _print(made: Simulation, console: Console) -> None:
-    """The sentence that it is a model, the time, and a table of where it went."""
-    console.print(Text(f" {simulated_line(made.trace.run)} ", "bold black on cyan"))
-    told = made.trace.run["simulated"]
+def _print(made: Simulation, console: Console, chosen: str) -> None:
+    """The sentence that it is a model, what it warns of, the time, and a table of where it went."""
+    console.print(Text(f" {simulated_line(made.run, warnings=False)} ", "bold black on cyan"))
+    console.print(*(Text(f"Warning: {one}", "yellow") for one in warnings_in(made.run)), sep="\n",
+                  end="\n" * bool(warnings_in(made.run)))
+    told = made.run["simulated"]
     layout = f" · {told['layout']}" if "layout" in told else ""
     console.print(Text.assemble((duration(made.seconds * 1e9), "bold"), f" for {made.what} on "
                                 f"{count(made.devices, 'device')}{layout}"))
+    if chosen:
+        console.print(Text(chosen, "dim"))
     if made.planned is not None:
         console.print(Text(made.planned.text, "dim"))
         if made.what == STEP:

@@ -9,6 +9,7 @@ same time are simulated once (`classes`); times of syncs are those of `minitp.pl
 checkpoints aren't in it.
 """
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from minitp.errors import ConfigError
 from minitp.plan import schedule
@@ -22,24 +23,27 @@ from minitp.plan.simulate.planned import planned
 from minitp.plan.simulate.program import NS, Noise, Run
 from minitp.plan.simulate.replaying import replayed
 from minitp.plan.simulate.result import Simulation, shares
-from minitp.plan.simulate.write import check_written, what, written
+from minitp.plan.simulate.write import check_written, header_of, what, written
 from minitp.plan.units import duration
 from minitp.trace.file import Trace
 from minitp.trace.wording import count
 
-MOST_EVENTS = 4_000_000            # of all simulated ranks: half a minute
+MOST_EVENTS = 4_000_000            # of all simulated ranks: a quarter of a minute
 MOST_TOKENS = 10**12               # beyond, a trace's whole numbers of 64 bits can't hold the bytes
 Progress = Callable[[int, int], None]
 
 
 def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *,
               stragglers: Sequence[Straggler] = (), jitter: float = 0.0, seed: int = 0, show: Show = "classes",
-              queue: bool = False, progress: Progress = lambda _done, _total: None) -> Simulation:
+              queue: bool = False, warnings: Sequence[str] = (), to_write: bool = True,
+              progress: Progress = lambda _done, _total: None) -> Simulation:
     """A training step, or a generation, of a model in a layout on a machine.
 
     stragglers  devices that compute longer             jitter, seed  of a lognormal factor on every span of own work
     queue       transfers wait in turn for the ports of a box (`queue`), instead of always sharing them
     show        which ranks are in the trace: one of each class, the stages of one pipeline, one tp group, or all
+    warnings    what a reader must know of it, for the trace's header
+    to_write    refuse a trace that is too large at once; else only when it is asked for
 
     ConfigError where the layout doesn't fit the machine, the model or the job, or what is shown is too much.
     """
@@ -48,13 +52,15 @@ def simulated(model: PlannedModel, layout: Layout, job: Job, machine: Machine, *
     one = Run(model, layout, job, machine, lanes, Noise(tuple(stragglers), jitter, seed), queue)
     _check_size(one)
     chosen = shown(lanes, show, stragglers, layout)
-    check_written(one, chosen)
+    if to_write:
+        check_written(one, chosen)
     times = run(one.program, progress)
     tails = [float(one.tails(n)[-1]) * one.noise.factor(one.device(n)) * NS for n in range(len(lanes))]
     end = _checked(max(float(times.leave[last - 1]) + tail for last, tail in zip(one.first[1:], tails, strict=True)))
     axis = [step.axis for steps in one.steps for step in steps]
     weight = [lane.stands_for / layout.devices for lane in lanes]
-    return Simulation(written(one, times, chosen), what(one), end / NS,
+    header = header_of(one, chosen, warnings)
+    return Simulation(header, partial(written, one, times, chosen, header), what(one), end / NS,
                       shares(times, one.first, axis, weight, tails, end), len(lanes), layout.devices, len(axis),
                       planned(model, layout, job, machine, bool(stragglers or jitter)))
 

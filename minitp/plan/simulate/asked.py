@@ -5,10 +5,11 @@ from minitp.errors import ConfigError
 from minitp.plan import positions
 from minitp.plan.job import Inference, Job
 from minitp.plan.layout import Layout
+from minitp.plan.limits import Limits
 from minitp.plan.machine import Machine
 from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.model import PlannedModel
-from minitp.plan.search import unfit
+from minitp.plan.search import search, unfit
 from minitp.plan.units import both
 
 
@@ -31,6 +32,13 @@ def replicas(devices: int | None, replica: int, dp: int | None, there: int = 1) 
 def usual_batch(training: bool, dp: int, pp: int, micro_batch: int | None) -> int:
     """Sequences where none are asked for: one a replica; in a training as many micro-batches as there are stages."""
     return dp * (micro_batch or 1) * pp if training else dp
+
+
+def fastest_that_fits(model: PlannedModel, machine: Machine, job: Job, limits: Limits) -> tuple[Layout, Job] | None:
+    """The layout of all devices that the search puts first, and the job with what it chose; None where none fits.
+    Experts stay whole: sharing them isn't simulated."""
+    found = search(model, machine, job, replace(limits, ep=1)).best
+    return (found[0].layout, found[0].job) if found else None
 
 
 def first_tokens(job: Inference, most: int) -> tuple[Inference, str]:

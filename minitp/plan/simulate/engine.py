@@ -66,9 +66,43 @@ class _Meeting:
 def run(program: Program, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Times:
     """Let all ranks go. ConfigError where they wait for one another for ever.
 
-    progress    called now and then with (events done, events in all)
+    What a rank does at syncs where it is the only simulated one hangs on nobody: it is added up, and SimPy's processes
+    meet at the others alone.
+
+    progress    called now and then with (events done, events in all), of those where ranks meet
     """
-    return _Run(program, progress).times()
+    members = np.bincount(program.sync)
+    alone = (members[program.sync] == 1) & (program.rule == LAST) & ~np.isin(program.sync, list(program.ports))
+    late = np.zeros(len(program.own)) if program.late is None else program.late
+    passed = np.where(alone, late + program.price, 0.0)
+    edges = np.flatnonzero(np.diff(program.rank, prepend=-1, append=-1))
+    by_itself = np.concatenate([[0.0], *(np.cumsum((program.own + passed)[first:last])
+                                         for first, last in pairwise(edges))])[1:]
+    before = _met_before(alone, edges)                                 # -1: the rank has met nobody yet
+    since = by_itself - np.where(before < 0, 0.0, by_itself[before]) - passed
+    met = _Run(_part(program, ~alone, since), progress).times()
+    enter, ready, leave = (np.zeros(len(alone)) for _ in Times._fields)
+    for column, found in zip((enter, ready, leave), met, strict=True):
+        column[~alone] = found
+    begin = np.where(before < 0, 0.0, leave[before]) + since
+    return Times(np.where(alone, begin, enter), np.where(alone, begin + late, ready),
+                 np.where(alone, begin + late + program.price, leave))
+
+
+def _met_before(alone: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """For each event the last one before it at which its rank meets others; -1 for none."""
+    at = np.where(alone, -1, np.arange(len(alone)))
+    found = [np.concatenate([[-1], np.maximum.accumulate(at[first:last])[:-1]]) for first, last in pairwise(edges)]
+    return np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int64)
+
+
+def _part(program: Program, some: np.ndarray, own: np.ndarray) -> Program:
+    """Some of the events, with this own work before them (of all)."""
+    _, sync = np.unique(program.sync[some], return_inverse=True)
+    number = dict(zip(program.sync[some].tolist(), sync.tolist(), strict=True))
+    return Program(program.rank[some], own[some], sync, program.rule[some], program.gives[some], program.price[some],
+                   None if program.late is None else program.late[some],
+                   {number[old]: held for old, held in program.ports.items()}, program.free)
 
 
 class _Run:

@@ -127,19 +127,44 @@ class Run:
         own, late, sync, rule = [], [], [], []
         numbers: dict[tuple, int] = {}
         for n, lane in enumerate(self.lanes):
-            steps = self.steps[n]
-            base = np.array([step.own for step in steps]) + self.tails(n)[:-1]
-            mates = np.array([lane.mates(step.axis) if step.axis == "tp" else 0 for step in steps])
+            base, within, rules = self._columns(n)
+            mates = np.where(within, lane.mates("tp"), 0)
             drawn, behind = self.noise.spans(self.device(n), base * self.noise.factor(self.device(n)) * NS, mates)
             own.append(drawn)
             late.append(behind)
             sync += [numbers.setdefault(key, len(numbers)) for key in self.keys(n)]
-            rule += [{"send": NOBODY, "receive": SENDER}.get(step.event.op, LAST) for step in steps]
-        rules, queues = np.array(rule), Queues(self.machine)
+            rule.append(rules)
+        waits, queues = np.concatenate(rule), Queues(self.machine)
         took = self._queued(queues, sync) if self.queue else [
-            self._seconds(lane, step) for n, lane in enumerate(self.lanes) for step in self.steps[n]]
-        return Program(self.lane, np.concatenate(own), np.array(sync), rules, rules == NOBODY, np.array(took) * NS,
+            seconds for n, lane in enumerate(self.lanes) for seconds in self._each(lane, self.steps[n])]
+        return Program(self.lane, np.concatenate(own), np.array(sync), waits, waits == NOBODY, np.array(took) * NS,
                        np.concatenate(late) if self.noise.jitter else None, queues.held, queues.free)
+
+    def _columns(self, lane: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Per event of a lane seconds of own work, whether it meets along tp, and whom it waits for; the same for
+        lanes that share their steps."""
+        steps = self.steps[lane]
+        if id(steps) not in self._made:
+            rules = {"send": NOBODY, "receive": SENDER}
+            self._made[id(steps)] = (np.array([step.own for step in steps]) + self.tails(lane)[:-1],
+                                     np.array([step.axis == "tp" for step in steps], bool),
+                                     np.array([rules.get(step.event.op, LAST) for step in steps], int))
+        return self._made[id(steps)]
+
+    @cached_property
+    def _made(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return {}
+
+    def _each(self, lane: Lane, steps: Sequence[Step]) -> list[float]:
+        """What the syncs of a lane take, s; those that are alike are priced once."""
+        alike: dict[tuple, float] = {}
+        found = []
+        for step in steps:
+            key = step.axis, step.peer, step.event.op, step.event.payload
+            if key not in alike:
+                alike[key] = self._seconds(lane, step)
+            found.append(alike[key])
+        return found
 
     def tails(self, lane: int) -> np.ndarray:
         """Seconds of own work between the last event of a pass and its end, per event that follows; the last entry
@@ -153,11 +178,12 @@ class Run:
 
     def keys(self, lane: int) -> list[tuple]:
         """Per event of a lane what is equal for all that take part: the group and the number of its meeting."""
-        place, met, keys = self.lanes[lane], dict[str, int](), []
+        one, met, keys = self.lanes[lane], dict[str, int](), []
+        group = {axis: one.group("pp" if axis == ENDS else axis) for axis in {step.axis for step in self.steps[lane]}}
         for step in self.steps[lane]:
-            number = met[step.axis] = met.get(step.axis, -1) + (not step.message)
-            group = place.group("pp" if step.axis == ENDS else step.axis)
-            keys.append((step.axis, group, step.message or number))
+            axis = step.axis
+            number = met[axis] = met.get(axis, -1) + (not step.message)
+            keys.append((axis, group[axis], step.message or number))
         return keys
 
     def _seconds(self, lane: Lane, step: Step) -> float:

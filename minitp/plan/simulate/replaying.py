@@ -13,10 +13,11 @@ from minitp.plan.simulate.prices import of_sync
 from minitp.plan.simulate.program import NS, Noise
 from minitp.plan.simulate.queue import Queues
 from minitp.plan.simulate.result import Simulation, shares
-from minitp.plan.simulate.script import OwnWork, Script
+from minitp.plan.simulate.script import Script, of_passes
 from minitp.plan.simulate.write import header
 from minitp.trace.file import Trace
 from minitp.trace.simulated import is_simulated
+from minitp.trace.timeline import Timeline
 
 _OF_THE_MACHINE = ("cores", "ranks_per_core", "hosts", "host_of_rank", "blas_threads")
 """What a header says of the machine that was measured on."""
@@ -27,10 +28,7 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise, queue: 
     """See `minitp.plan.simulate.replaying`."""
     _check(trace, machine, speed)
     check_stragglers(noise.stragglers, trace.run["ranks"])
-    chosen = np.flatnonzero(trace.words("plane") != "control")
-    begins = [table["enter"] for table in (trace.events, trace.marks)]
-    start = int(min(column.min(initial=np.iinfo(np.int64).max) for column in begins))
-    script = Script.of(trace, chosen, start)
+    script = Script.of(Timeline.of(trace))
     prices = np.array([0.0 if kind.broken else NS * of_sync(machine, kind.op, float(kind.payload), kind.ranks).seconds
                        for kind in script.kinds])
     program = script.program(prices, speed)
@@ -43,15 +41,15 @@ def replayed(trace: Trace, machine: Machine, speed: float, noise: Noise, queue: 
         own[mine] = noise.spans(one, own[mine], np.zeros(int(mine.sum()), int))[0]
     program = replace(program, own=own)
     times = run(program, progress)
-    made, ends = _trace(trace, script, times, own, speed, noise, start)
+    made, ends = _trace(trace, script, times, own, speed, noise)
     first = [*np.flatnonzero(np.diff(rank, prepend=-1)).tolist(), len(rank)]
     left = [float(times.leave[last - 1]) for last in first[1:]]
     lasts = [max(ends.get(one, 0.0), leave) for one, leave in zip(rank[first[:-1]].tolist(), left, strict=True)]
     tails = [last - leave for last, leave in zip(lasts, left, strict=True)]
     axis, end = trace.words("axis")[script.event].tolist(), max(lasts)
     made.run |= _header(trace, made, machine, speed, noise)
-    return Simulation(made, "a replay", end / NS, shares(times, first, axis, [1 / len(left)] * len(left), tails, end),
-                      len(left), len(left), len(rank))
+    spent = shares(times, first, axis, [1 / len(left)] * len(left), tails, end)
+    return Simulation(made.run, lambda: made, "a replay", end / NS, spent, len(left), len(left), len(rank))
 
 
 def _queued(program: Program, script: Script, machine: Machine) -> Program:
@@ -76,9 +74,9 @@ def _check(trace: Trace, machine: Machine, speed: float) -> None:
                           "to replay")
     if not 0 < speed < 1e9:
         raise ConfigError(f"ranks compute a number of times as fast as measured, above 0, not {speed:g} times")
-    data = trace.words("plane") != "control"
-    if not data.any():
-        raise ConfigError("this run has no collectives: there is nothing to replay")
+    data = of_passes(trace)
+    if not len(data):
+        raise ConfigError("this run has no passes with collectives in them: there is nothing to replay")
     unknown = [op for op in dict.fromkeys(trace.words("op")[data].tolist())
                if op not in ("send", "receive") and not has_model(op)]
     if unknown:
@@ -88,8 +86,8 @@ def _check(trace: Trace, machine: Machine, speed: float) -> None:
                           "devices: name a larger one, as 2x…, or --gpus")
 
 
-def _trace(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: float, noise: Noise,
-           start: int) -> tuple[Trace, dict[int, float]]:
+def _trace(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: float,
+           noise: Noise) -> tuple[Trace, dict[int, float]]:
     """The same events and marks at their new times; and when each rank's last mark ends, ns."""
     order = np.sort(script.event)                                     # as they lie in the trace
     place = np.empty(len(trace), np.int64)
@@ -100,7 +98,7 @@ def _trace(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: f
         events[name][at] = column.round().astype(np.int64)
     for name in ("start", "wait", "complete"):                        # how a call was overlapped isn't modeled
         events[name][:] = -1
-    marks, ends = _marks(trace, script, times, own, speed, noise, start)
+    marks, ends = _marks(trace, script, times, own, speed, noise)
     keep = set(order.tolist())
     values = [value | {"event": int(place[value["event"]])}
               | ({"after_of": int(place[value["after_of"]])} if value.get("after_of") is not None else {})
@@ -111,18 +109,21 @@ def _trace(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: f
                  trace.weights), ends
 
 
-def _marks(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: float, noise: Noise,
-           start: int) -> tuple[dict[str, np.ndarray], dict[int, float]]:
-    """A mark begins and ends where its rank has done as much of its own work as it had in the measured run."""
-    clock, owner = OwnWork(trace, start), trace.events["rank"][script.event]
+def _marks(trace: Trace, script: Script, times: Times, own: np.ndarray, speed: float,
+           noise: Noise) -> tuple[dict[str, np.ndarray], dict[int, float]]:
+    """A mark begins and ends where its rank has done as much of its own work as it had in the measured run; those of
+    what isn't replayed are gone."""
+    clock, owner = script.work, trace.events["rank"][script.event]
     entered = trace.events["enter"][script.event]
-    marks = {name: column.copy() for name, column in trace.marks.items()}
+    there = np.isin(trace.marks["phase"], np.unique(trace.events["phase"][script.event]))
+    measured = {name: column[there] for name, column in trace.marks.items()}
+    marks = {name: column.copy() for name, column in measured.items()}
     ends: dict[int, float] = {}
     for rank in trace.ranks:
         mine, of_rank = np.flatnonzero(owner == rank), marks["rank"] == rank
         before, after = clock.until(rank, entered[mine]), noise.factor(rank) / speed
         for name in ("enter", "leave"):
-            when = trace.marks[name][of_rank]
+            when = measured[name][of_rank]
             behind = np.searchsorted(entered[mine], when, side="left")    # events entered before
             since = clock.until(rank, when) - np.concatenate([[0], before])[behind]
             spans = np.append(np.diff(before, prepend=0), 0.0)[behind]
@@ -140,4 +141,8 @@ def _header(trace: Trace, made: Trace, machine: Machine, speed: float, noise: No
             "ranks": [{"device": rank, "stands_for": 1} for rank in range(trace.run["ranks"])]}
     for key in _OF_THE_MACHINE:
         made.run.pop(key, None)
+    for key in ("generation", "training"):
+        plan = made.run.get(key)
+        if isinstance(plan, dict) and "load" in plan:                     # what was scattered isn't replayed
+            made.run[key] = plan | {"load": "slice"}
     return header(trace.run["ranks"], told) | {"command": trace.run.get("command", [])}

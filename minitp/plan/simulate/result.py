@@ -1,6 +1,7 @@
 """What a simulation gives: the trace of the ranks that are shown, and where the time of all devices went."""
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ class Share:
 class Simulation:
     """A simulated run. `shares`: mean seconds of a device; they add up to `seconds`.
 
+    run         the header of its trace; `make`: the trace, which may be too large to be written (ConfigError)
     what        a training step, a generation, a replay
     seconds     from the first rank's begin to the last one's end
     simulated   how many ranks were simulated one by one, for `devices` of them; `events`: of those
     planned     what the planner's formulas say of the same; None of a replay
     """
-    trace: Trace
+    run: dict[str, Any]
+    make: Callable[[], Trace] = field(repr=False)
     what: str
     seconds: float
     shares: dict[Share, float]
@@ -35,9 +38,14 @@ class Simulation:
     events: int
     planned: Planned | None = None
 
+    @cached_property
+    def trace(self) -> Trace:
+        """Of the ranks that are shown; made when it is asked for."""
+        return self.make()
+
     def to_plain(self) -> dict[str, Any]:
         return {"of": self.what, "seconds": self.seconds, "devices": self.devices, "simulated ranks": self.simulated,
-                "events": self.events, "header": self.trace.run["simulated"],
+                "events": self.events, "header": self.run["simulated"],
                 "planned": None if self.planned is None else self.planned.to_plain(),
                 "shares": [{**vars(share), "seconds": seconds} for share, seconds in self.shares.items()]}
 

@@ -1,7 +1,8 @@
 """A measured run as a program for the engine: every rank's own work as it was, the syncs to be priced anew.
 
-Own work is all of a rank's time that lies in no event. Control messages are the program's own and are left out; the
-time in them counts as nobody's work.
+Replayed are the passes alone. Own work is a rank's time inside a mark of one, in no event: what every page counts as
+computing. Start-up, clock alignment, loading (by scatter too), checkpoints and the gaps between passes are left out,
+and so is what control messages took: they are the program's own.
 """
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from minitp.plan.simulate.engine import Program
 from minitp.trace.file import Trace
 from minitp.trace.schema import MESSAGES
-from minitp.trace.timeline import codes, is_root, sync_numbers, waits_for
+from minitp.trace.timeline import Timeline, codes, is_root, waits_for
 
 
 class Kind(NamedTuple):
@@ -26,39 +27,45 @@ class Kind(NamedTuple):
         return len(self.ranks)
 
 
+def of_passes(trace: Trace) -> np.ndarray:
+    """The events that are replayed, by number: where the model's data moved, but for loading."""
+    return np.flatnonzero((trace.words("plane") != "control") & (trace.words("phase") != "load"))
+
+
 @dataclass(frozen=True)
 class OwnWork:
-    """How long each rank has worked by itself up to a time, ns since `start`: a clock that stands still in events."""
-    trace: Trace
-    start: int
+    """How long each rank has worked by itself up to a time, ns: a clock that stands still in events and outside of the
+    passes that `phases` name."""
+    timeline: Timeline
+    phases: frozenset[str]
     _ranks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = field(init=False, default_factory=dict)
 
     def __post_init__(self):
-        events = self.trace.events
-        order = np.lexsort((events["enter"], events["rank"]))
-        edges = np.searchsorted(events["rank"][order], [(rank, rank + 1) for rank in self.trace.ranks])
-        for rank, (first, last) in zip(self.trace.ranks, edges.reshape(-1, 2).tolist(), strict=True):
-            mine = order[first:last]
-            left = np.maximum(np.concatenate([[self.start], events["leave"][mine]]), self.start)
-            left = np.maximum.accumulate(left)
-            gaps = np.maximum(np.append(events["enter"][mine], np.iinfo(np.int64).max) - left, 0)[:-1]
-            self._ranks[rank] = events["enter"][mine], left, np.concatenate([[0], np.cumsum(gaps)])
+        spans: dict[int, list[tuple[int, int]]] = {rank: [] for rank in self.timeline.trace.ranks}
+        for span in self.timeline.spans:
+            if span.phase in self.phases:
+                spans[span.rank].append((span.enter, span.leave))
+        for rank, mine in spans.items():
+            enter, leave = np.array(sorted(mine), np.int64).reshape(-1, 2).T
+            self._ranks[rank] = enter, leave, np.concatenate([[0], np.cumsum(leave - enter)])
 
     def until(self, rank: int, times: np.ndarray) -> np.ndarray:
         """ns that `rank` has worked by each of the times."""
-        enter, left, done = self._ranks[rank]
-        after = np.searchsorted(enter, times, side="left")            # events entered before
-        return done[after] + np.maximum(times - left[after], 0)
+        enter, leave, done = self._ranks[rank]
+        after = np.searchsorted(enter, times, side="left")            # spans begun before
+        still = np.maximum(np.append(leave, 0)[after - 1] - times, 0)
+        return done[after] - np.where(after > 0, still, 0)
 
 
 @dataclass(frozen=True)
 class Script:
     """What of a run stays the same on every machine; one entry per replayed event, ordered by rank and by time.
 
-    event  its number in the trace        own   ns of own work before it
-    kinds  the different syncs            kind  which of them each event's is
+    work   of the ranks by themselves     event  its number in the trace        own  ns of own work before it
+    kinds  the different syncs            kind   which of them each event's is
     """
     trace: Trace
+    work: OwnWork
     event: np.ndarray
     own: np.ndarray
     sync: np.ndarray
@@ -68,22 +75,19 @@ class Script:
     gives: np.ndarray
 
     @classmethod
-    def of(cls, trace: Trace, chosen: np.ndarray, start: int, sync: np.ndarray | None = None) -> "Script":
-        """Of the events with these numbers. `start`: ns at which the ranks begin; one begins as far behind as it did.
-
-        sync    of all events of the trace, where it is known already
-        """
-        events = trace.events
+    def of(cls, timeline: Timeline) -> "Script":
+        """Of all passes of a run."""
+        trace = timeline.trace
+        events, chosen = trace.events, of_passes(trace)
         chosen = chosen[np.lexsort((events["enter"][chosen], events["rank"][chosen]))]
         rank, enter = events["rank"][chosen], events["enter"][chosen]
-        clock, own = OwnWork(trace, start), np.zeros(len(chosen))
+        work, own = OwnWork(timeline, frozenset(trace.words("phase")[chosen].tolist())), np.zeros(len(chosen))
         for one in np.unique(rank).tolist():
             mine = rank == one
-            own[mine] = np.diff(clock.until(one, enter[mine]), prepend=0)
-        number = (sync_numbers(trace) if sync is None else sync)[chosen]
-        _, number = np.unique(number, return_inverse=True)
+            own[mine] = np.diff(work.until(one, enter[mine]), prepend=0)
+        _, number = np.unique(timeline.sync[chosen], return_inverse=True)
         gives = (is_root(trace) | trace.where(op=MESSAGES[0]))[chosen]
-        return cls(trace, chosen, own, number, *_kinds(trace, chosen, number), waits_for(trace)[chosen], gives)
+        return cls(trace, work, chosen, own, number, *_kinds(trace, chosen, number), waits_for(trace)[chosen], gives)
 
     def program(self, prices: np.ndarray, speed: float = 1.0) -> Program:
         """prices: ns of each of `kinds`; speed: how many times as fast as measured the ranks compute."""

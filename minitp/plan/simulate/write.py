@@ -34,11 +34,12 @@ _REASONS = {
     ("pp", "send"): "what the next stage goes on with", ("pp", "receive"): "what the next stage goes on with"}
 
 
-def written(run: Run, times: Times, shown: Sequence[int]) -> Trace:
-    """The trace of some lanes."""
+def written(run: Run, times: Times, shown: Sequence[int], header: dict[str, Any]) -> Trace:
+    """The trace of some lanes. ConfigError where it is too large."""
+    check_written(run, shown)
     rank = {lane: number for number, lane in enumerate(shown)}
     marks = [mark for lane in shown for mark in _marks(run, times, lane, rank[lane])]
-    return Trace.of(_events(run, times, rank), marks, run=_header(run, shown),
+    return Trace.of(_events(run, times, rank), marks, run=header,
                     clock={"offset_ns": [0] * len(shown), "error_ns": [0] * len(shown)})
 
 
@@ -113,7 +114,8 @@ def _marks(run: Run, times: Times, lane: int, rank: int) -> list[Mark]:
 # --- the header -------------------------------------------------------------------------------------------------------
 
 
-def _header(run: Run, shown: Sequence[int]) -> dict[str, Any]:
+def header_of(run: Run, shown: Sequence[int], warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """Of the trace of some lanes."""
     layout = run.layout
     placement = run.model.placement(layout.tp, layout.embedding, layout.cut)
     axes = [axis for axis in AXES if getattr(layout, axis) > 1]
@@ -122,7 +124,7 @@ def _header(run: Run, shown: Sequence[int]) -> dict[str, Any]:
     told = {"machine": run.machine.name, "devices": layout.devices, "layout": str(layout), "model of": what(run),
             "seed": run.noise.seed, "jitter": run.noise.jitter,
             "stragglers": [{"device": one.device, "factor": one.factor} for one in run.noise.stragglers],
-            "ranks": ranks}
+            "ranks": ranks, **({"warnings": list(warnings)} if warnings else {})}
     return {**header(len(shown), told), **described(placement), **_closed_form(run),
             "mesh": {axis: getattr(layout, axis) for axis in reversed(axes)},
             "model": run.model.config.to_dict() | {"name": run.model.name}}

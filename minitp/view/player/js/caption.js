@@ -37,8 +37,23 @@ const COMBINES = {
 
 function captionOf(model, sync, phase) {
   const here = sync.times.map((row, rank) => ({ ...row, rank })).filter(row => row.present);
-  return [computing, arriving, combining, afterwards][phase](model, sync, here);
+  const text = [computing, arriving, combining, afterwards][phase](model, sync, here);
+  return sync.among ? inGroups(text, model.lanes) : text;
 }
+
+// Where a lane stands for the devices that meet: they are no ranks of the picture.
+const IN_GROUPS = [
+  ["very rank", "very device of the group"], ["ach rank", "ach device of the group"], ["no rank", "no device"],
+  ["the ranks'", "the devices'"], ["on one rank only", "on one device only"],
+];
+
+function inGroups(text, lanes) {
+  const said = IN_GROUPS.reduce((words, [rank, device]) => words.replaceAll(rank, device), text);
+  return said.replace(/([Rr])ank (\d+)/g, (word, letter, rank) => lanes[rank] === undefined ? word
+    : letter === "R" ? upper(lanes[rank]) : lanes[rank]);
+}
+
+const upper = text => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 function computing(model, sync, here) {
   const { part, before } = sync;
@@ -49,7 +64,11 @@ function computing(model, sync, here) {
   return `Compute: ${work}${here.length ? ` Time: ${byRank(here, row => row.enter - row.begin)}.` : ""}`;
 }
 
-function arriving(model, { op, root, last }, here) {
+function arriving(model, { op, root, last, among, group }, here) {
+  if (here.length <= 1 && among > 1) {
+    return op === "send" || op === "receive" ? `${upper(group)}; one end is shown.`
+      : `Here meet ${group}: the lane stands for all of them, who come at the same time.`;
+  }
   if (here.length <= 1) return "One rank alone: nobody to wait for.";
   const waiting = here.filter(row => row.ready > row.enter);
   const start = ["scatter", "broadcast", "send", "receive"].includes(op)
@@ -69,9 +88,17 @@ function combining(model, sync, here) {
     return `Broken here: the ${name} is skipped and every rank takes its own partial sum for the whole; ${payload} `
       + "that should have been added.";
   }
+  if (sync.among > 1) return combiningMany(sync, name, payload, Math.max(here.length, sync.among));
   const shape = dimensions(sync.shape), what = here.length === 1 ? `one rank alone, so ${shape} is whole already`
     : (COMBINES[sync.op] || "moves {shape} between {n} ranks").replace("{n}", here.length).replace("{shape}", shape);
   return `${name[0].toUpperCase()}${name.slice(1)}: ${what} (${payload}).${equation(model, sync)}`;
+}
+
+function combiningMany(sync, name, payload, n) {
+  const shape = dimensions(sync.shape);
+  if (sync.op === "send" || sync.op === "receive") return `${upper(name)}: ${sync.group}: ${shape} (${payload}).`;
+  const what = (COMBINES[sync.op] || "moves {shape} between {n} ranks").replace("{n}", n).replace("{shape}", shape);
+  return `${upper(name)} between ${sync.group}: ${what} (${payload}).`;
 }
 
 // One number of the result with its true terms, where they were kept: y[0], or what the sync is about.
@@ -104,6 +131,7 @@ function afterwards(model, sync) {
   const text = {
     attention: "every rank adds the same y to its residual stream; the norm before the MLP reads it.",
     mlp: feeds, block: feeds, embedding: "every rank holds the same x: layer 0 can start.",
+    message: "the stage has what it goes on with.",
     head: (sync.after === "whole" ? "every rank has all logits and picks the same word"
       : "every rank keeps the logits of its own words") + word,
     sample: `every rank knows all winners and picks the same word${word}`,

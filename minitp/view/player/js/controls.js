@@ -49,7 +49,7 @@ function createControls(root, parts, model, act) {
   const found = Array.from(root.querySelectorAll("[data-act]"), button => [button.dataset.act, button]);
   const buttons = Object.fromEntries(found);
   const lanes = Array.from({ length: model.ranks }, (_, rank) => {
-    const button = element("button", { type: "button", class: "lane" }, `rank ${rank}`);
+    const button = element("button", { type: "button", class: "lane" }, model.lanes[rank] ?? `rank ${rank}`);
     button.style.setProperty("--hue", rankHue(rank));
     button.addEventListener("click", () => act({ type: "lane", rank }), { signal: act.signal });
     return button;

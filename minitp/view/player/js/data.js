@@ -10,6 +10,7 @@ function decodePlay(play) {
   const n = (columns.pass || []).length;
   const ranks = clamp(Math.trunc(run.ranks) || 1, 1, MAX_RANKS);
   const model = { run, n, ranks, string, pieces: play.pieces || {}, tour: play.tour || [], prompt: play.prompt || [] };
+  model.lanes = Array.isArray(run.lanes) ? run.lanes.map(String) : [];
   const arrays = syncArrays(play, columns, n);
   const times = int32s(play.times);
   const kept = new Array(n);
@@ -29,6 +30,7 @@ function readSync(play, columns, string, k, times, slots) {
     reason: word("reason"), before: word("before"), after: word("after"), dtype: word("dtype"), plane: word("plane"),
     shape: (play.shapes || [])[number("shape", -1)] || [], payload: number("payload"), root: number("root", -1),
     broken: number("broken") > 0, caller: word("caller"), code: word("code"), last: number("last", -1), times,
+    among: number("among"), group: word("group"),
     slot: (name, rank) => slots.get(`${name}/${rank}`) || null,
   };
 }

@@ -15,6 +15,8 @@ function createHeader(parts, model) {
 }
 
 function placeName(model, sync, pass) {
+  const isSent = (sync.op === "send" || sync.op === "receive") && sync.group;
+  if (isSent) return `${upper(sync.group)} · ${passName(model, pass)}`;
   const layer = sync.layer >= 0 ? `Layer ${sync.layer} · ` : "";
   const part = `${partName(sync.part)}${isAgain(model, sync) ? ", forward again (recomputed)" : ""}`;
   return `${layer}${layer ? part : part[0].toUpperCase() + part.slice(1)} · ${passName(model, pass)}`;

@@ -27,6 +27,7 @@ function createPlayer(root, play, host) {
     theme: readTheme(root), open: openSync, pin: what => act({ type: "pin", what }),
     hover: what => { hover = what; wake(); },
   };
+  setText(parts.banner, (model.run.banner || []).join(" "));
   setText(parts.notes, (model.run.notes || []).join(" "));
   const draws = mountParts(root, parts, model, act, view);
   let scene = createScene(parts.scene, model, view);

@@ -39,7 +39,7 @@ function drawRow({ pen, model, span, layout, theme, state, hatch }, rank, isOver
   const y = layout.top + rank * (layout.row + layout.gap), middle = y + layout.row / 2 + 0.5;
   if (!isOverview && (model.ranks <= 8 || rank % 8 === 0)) {
     pen.fillStyle = theme.text;
-    pen.fillText(width < 600 ? `r${rank}` : `rank ${rank}`, 8, middle);
+    pen.fillText(model.lanes[rank] ?? (width < 600 ? `r${rank}` : `rank ${rank}`), 8, middle);
     pen.fillStyle = rankHue(rank);
     pen.fillRect(0, y, 3, layout.row);
   }

@@ -44,6 +44,7 @@ function grouped(number) {
 }
 
 function duration(ns) {
+  if (ns < 1) return "0 ns";
   for (const [factor, unit] of [[1, "ns"], [1e3, "µs"], [1e6, "ms"]]) {
     if (ns < 999.5 * factor) return `${three(ns / factor)} ${unit}`;
   }

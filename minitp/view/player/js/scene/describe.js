@@ -5,9 +5,11 @@ function describeMoment(model, state) {
   const ranks = sync.times.map((_, rank) => rank);
   const part = `${sync.part.startsWith("d_") ? "backward of " : ""}${partName(sync.part)}`;
   const where = sync.layer >= 0 ? `${part} of layer ${sync.layer}` : part;
-  const statuses = ranks.slice(0, 8).map((rank) => `rank ${rank} ${statusOf(sync, moment, rank)}`).join(", ");
+  const statuses = ranks.slice(0, 8)
+    .map((rank) => `${model.lanes[rank] ?? `rank ${rank}`} ${statusOf(sync, moment, rank)}`).join(", ");
   const more = ranks.length > 8 ? ` and ${counted(ranks.length - 8, "more rank")}` : "";
-  const what = `${where}, ${opName(sync.op)} of ${dimensions(sync.shape)} over ${counted(ranks.length, "rank")}`;
+  const what = `${where}, ${opName(sync.op)} of ${dimensions(sync.shape)} over ${sync.among
+    ? counted(sync.among, "device") : counted(ranks.length, "rank")}`;
   return [`${what}: ${statuses}${more}.`, stageWords(sync, moment), sumWords(sync, moment)].filter(Boolean).join(" ");
 }
 

@@ -114,16 +114,24 @@ function gateSentenceInto(parent, kit, spec, width, y) {
 
 /** Who waits for whom, and for what. */
 function gateSentence(kit, spec, moment) {
+  const text = gateSentenceOf(kit, spec, moment);
+  return kit.sync.among ? inGroups(text, kit.model.lanes) : text;
+}
+
+function gateSentenceOf(kit, spec, moment) {
   const { sync, ranks } = kit, { kind, symbol } = spec.gate;
   if (sync.broken) {
     return "The sum is skipped on purpose: each rank takes its own partial for the whole, so from here on the ranks "
       + "hold different numbers and the text goes wrong.";
   }
-  if (ranks.length === 1) return "One rank holds everything: there is nothing to add and nobody to wait for.";
+  if (ranks.length === 1 && !(sync.among > 1)) {
+    return "One rank holds everything: there is nothing to add and nobody to wait for.";
+  }
   const missing = ranks.filter((rank) => moment.ranks[rank].there && !moment.ranks[rank].arrived);
   if (moment.phase <= ARRIVING && missing.length) {
     const all = missing.length === moment.needed, one = missing.length === 1;
-    const who = all ? "all are" : one ? `rank ${missing[0]} is` : `ranks ${listWords(missing)} are`;
+    const who = all ? "all are" : one ? `rank ${missing[0]} is`
+      : `ranks ${listWords(missing)} are`;
     const on = spec.feeds ? ` to ${spec.feeds}` : "";
     const needed = spec.gate.needs ?? "the complete sum";
     return `Nobody can go on${on}: every rank needs ${needed}, and ${who} still computing.`;

@@ -26,7 +26,7 @@ const isSum = (spec) => ["sum", "cut", "max"].includes(spec.gate.kind);
 /** What a rank's term is called inside the gate: the number that is being added, or the rank. */
 function termWords(kit, spec, rank, index) {
   const term = isSum(spec) ? termValue(kit.sync, rank, index) : null;
-  return term === null ? `rank ${rank}` : numberWords(term, spec.decimals);
+  return term === null ? spec.names?.[rank] ?? `rank ${rank}` : numberWords(term, spec.decimals);
 }
 
 /**
@@ -63,14 +63,15 @@ function gateInto(parent, kit, places, spec, index) {
   const released = bars(places.leave, states.after);
   terms.forEach((term, rank) => kit.know(term, { kind: "term", rank, slot: "in" }));
   const staying = sync.broken || ranks.length === 1 || kind === "none";
-  const gets = (rank, results) => !sync.broken && results?.[rank] && (spec.gate.to?.includes(rank) ?? true);
+  const gets = (rank, results) => !sync.broken && results?.[rank] && (!sync.among || sync.times[rank].present)
+    && (spec.gate.to?.includes(rank) ?? true);
   return { frame(moment, partials, results, lit) {
     for (const rank of ranks) {
       const at = moment.ranks[rank], slot = places.slots[rank], to = results?.[rank] ?? places.to[rank];
       put(still[rank], "opacity", at.arrived && !sync.broken ? 0 : 1);
       put(terms[rank].bar, "stroke-width", lit === rank ? 4 : terms[rank].line);
       termFrame(terms[rank], moment, at, partials?.[rank] ?? places.from[rank], slot, sync.broken ? to : null);
-      copyFrame(copies[rank], moment, slot, places.meet[rank], staying);
+      copyFrame(copies[rank], moment, slot, places.meet[rank], staying || !at.there);
       releaseFrame(released[rank], moment, places.leave[rank], places.foot, to, gets(rank, results));
     }
     foot.frame(moment);
@@ -104,7 +105,7 @@ function termFrame(node, moment, at, from, slot, through) {
   const t = ease(at.travel), on = ease(clamp01(moment.combine * 0.5 + moment.release * 0.5));
   const x = mix(from.x + from.w - slot.w, slot.x, t), y = mix(from.y + from.h / 2 - slot.h / 2, slot.y, t);
   moveTo(node, through ? mix(x, through.x, on) : x, through ? mix(y, through.y + through.h / 2 - slot.h / 2, on) : y);
-  put(node, "opacity", at.travel > 0 && !(through && moment.release >= 1) ? 1 : 0);
+  put(node, "opacity", at.there && at.travel > 0 && !(through && moment.release >= 1) ? 1 : 0);
 }
 
 /** Its copy falls to the foot, where all come together: over one another (sum) or side by side (concat). */

@@ -26,7 +26,8 @@ function levelFor(level, ranks) {
 /** What the scenes of one sync draw with. `know(node, what, box)` tells the pointer what a node is. */
 function sceneKit(model, sync, look, level, know) {
   const ranks = Array.from({ length: model.ranks }, (_, rank) => rank);
-  const kit = { model, sync, look, level, know, ranks, config: model.run.model ?? {}, alone: ranks.length === 1 };
+  const kit = { model, sync, look, level, know, ranks, config: model.run.model ?? {},
+    alone: ranks.length === 1 && !(sync.among > 1) };
 
   /** The state of a column in words; with one rank alone everything is whole. */
   kit.says = (state) => (kit.alone ? "whole: one rank alone" : state);

@@ -9,7 +9,8 @@ function lanesInto(parent, kit, layout) {
     const hatched = { fill: `url(#${HATCH})`, opacity: 0 };
     const hatch = rectInto(group, corridor.x - EDGE, 0, Math.max(0, corridor.w), h, hatched);
     const edge = rectInto(group, 0, 0, 6, h, { rx: 3, fill: hue });
-    textInto(group, look, 16, middle + (bare ? 4 : -4), `rank ${rank}`, { size: bare ? SMALL : LARGE, bold: true });
+    const name = kit.model.lanes[rank] ?? `rank ${rank}`;
+    textInto(group, look, 16, middle + (bare ? 4 : -4), name, { size: bare ? SMALL : LARGE, bold: true });
     const status = textInto(group, look, bare ? 68 : 16, middle + (bare ? 4 : 14), "", { muted: true });
     kit.know(group, { kind: "lane", rank });
     return { group, hatch, edge, status };
@@ -57,7 +58,8 @@ function gateHeadingInto(parent, kit, spec, { x, y, w }) {
   return { frame({ arrived, needed, phase }) {
     const alone = needed === 1, nothing = isSum(spec) ? "nothing to add" : "nothing to join";
     const now = alone && kit.alone ? nothing : phase < COMBINE && !alone ? waits : spec.gate.word;
-    const came = alone ? "one rank alone" : `${arrived} of ${needed} arrived`;
+    const came = alone && sync.among > 1 ? `${sync.among} devices`
+      : alone ? "one rank alone" : `${arrived} of ${needed} arrived`;
     putText(count, fitText(sync.broken ? "skipped" : came, w, SMALL, look.font, true));
     putText(note, fitText(sync.broken ? "nobody waits" : now, w, SMALL, look.font));
   } };

@@ -50,7 +50,7 @@ const isWaiting = (sync, moment, rank) => moment.phase === ARRIVING && moment.ra
 /** A rank's state in a few words. */
 function statusOf(sync, moment, rank) {
   const at = moment.ranks[rank];
-  if (!at.there) return "takes no part";
+  if (!at.there) return sync.among ? "elsewhere" : "takes no part";
   if (at.computed < 1) return !ROOTED.has(sync.op) ? "computing" : rank === sync.root ? "reading" : "getting ready";
   if (sync.broken) return moment.phase < COMBINE ? "does not wait" : "goes on alone";
   if (moment.needed === 1) return moment.phase < AFTER ? "waits for none" : "no wait";

@@ -54,7 +54,7 @@ function narrowLaneInto(parent, rank, width, top, bottom) {
 /** The rank that is shown and, in chips, what the others do: {bottom, frame(moment)}. */
 function chipsInto(parent, kit, shown, width) {
   const { look, sync, ranks } = kit, perRow = Math.max(1, Math.floor((width - 24) / 168)), w = (width - 24) / perRow;
-  const name = `rank ${shown}`, others = ranks.filter((rank) => rank !== shown);
+  const name = kit.model.lanes[shown] ?? `rank ${shown}`, others = ranks.filter((rank) => rank !== shown);
   textInto(parent, look, 16, 20, name, { size: LARGE, bold: true });
   const own = textInto(parent, look, 26 + textWidth(name, LARGE, look.font, true), 20, "", { muted: true });
   const chips = others.map((rank, i) => {
@@ -66,7 +66,8 @@ function chipsInto(parent, kit, shown, width) {
   return { bottom: 30 + Math.ceil(others.length / perRow) * CHIP, frame(moment) {
     putText(own, statusOf(sync, moment, shown));
     for (const { rank, text } of chips) {
-      putText(text, fitText(`rank ${rank}: ${statusOf(sync, moment, rank)}`, w - 18, SMALL, look.font));
+      const words = `${kit.model.lanes[rank] ?? `rank ${rank}`}: ${statusOf(sync, moment, rank)}`;
+      putText(text, fitText(words, w - 18, SMALL, look.font));
     }
   } };
 }

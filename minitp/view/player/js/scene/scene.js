@@ -99,6 +99,20 @@ function* pictureSteps(o) {
  * is cut), fan (a source and its arrows), none. A column's blocks light up in `stages` steps. backward: right to left.
  */
 function sceneSpec(kit) {
+  const spec = specOf(kit);
+  return kit.sync.among ? amongMany(kit, spec) : spec;
+}
+
+/** Where a lane stands for the devices that meet: lanes of others have nothing here, and nobody speaks of ranks. */
+function amongMany(kit, spec) {
+  const said = (text) => text?.replaceAll("every rank", "every device"), { times } = kit.sync;
+  const only = (column) => ({ ...column, state: said(column.state), lanes: column.lanes.map((lane, rank) =>
+    (times[rank].present ? lane : emptyBlock(kit, rank, "", 0, 96))) });
+  return { ...spec, names: kit.model.lanes, says: said(spec.says), columns: spec.columns.map(only),
+    result: only(spec.result) };
+}
+
+function specOf(kit) {
   const { op, part, layer } = kit.sync, inLayer = {
     attention: attentionScene, mlp: mlpScene, block: blockScene,
     d_attention: attentionBackScene, d_mlp: mlpBackScene, d_block: blockBackScene,
