@@ -44,9 +44,9 @@ def test_it_fits_a_phone_and_a_slider_moves_it(seen):
     assert page.evaluate(NARROW)
     before = page.get_by_test_id("stAlert").inner_text()
     page.get_by_text("The layout").click()
-    page.get_by_role("slider", name="tp, tensor").press("ArrowRight")
-    page.get_by_role("slider", name="tp, tensor").press("ArrowRight")
-    page.wait_for_url(lambda url: "tp=4" in url, timeout=20_000)
+    for degree in (3, 4):                                  # one after the other: a rerun takes the slider away
+        page.get_by_role("slider", name="tp, tensor").press("ArrowRight")
+        page.wait_for_url(lambda url, degree=degree: f"tp={degree}" in url, timeout=20_000)
     page.wait_for_function("before => document.querySelector('[data-testid=stAlert]').innerText !== before", arg=before)
 
 

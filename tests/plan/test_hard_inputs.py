@@ -109,7 +109,9 @@ def test_positions_that_go_on_are_a_warning():
 
 
 def test_a_simulation_takes_the_whole_machine_and_says_what_does_not_fit(tmp_path):
-    said = " ".join(plan("simulate", "llama-3.1-8b", "--straggler", "5:1.5", "--seq", "64", "-o",
+    said = plan("simulate", "llama-3.1-8b", "--straggler", "5:1.5", "--seq", "64")
+    assert "on 8 devices" in said and "the fastest that fits" in said and "doesn't fit" not in said
+    said = " ".join(plan("simulate", "llama-3.1-8b", "--straggler", "5:1.5", "--seq", "64", "--zero", "0", "-o",
                          str(tmp_path / "run.json")).split())
     assert "8 devices · DP8" in said and "It doesn't fit: the fullest device needs" in said
     assert "doesn't fit" in json.loads((tmp_path / "run.json").read_text())["run"]["simulated"]["warnings"][0]
