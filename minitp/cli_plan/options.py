@@ -8,6 +8,7 @@ import typer
 
 from minitp.cli_options import opt
 from minitp.cli_plan.group import GIVEN
+from minitp.cli_train import Recompute
 from minitp.plan.job import STEP, Inference, Training
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ OF_INFERENCE = ("prompt", "new", "prefill_tokens", "weights", "cache", "activati
 class Task(StrEnum):
     infer = "infer"
     train = "train"
-
-
-class Recompute(StrEnum):
-    none = "none"
-    selective = "selective"
-    full = "full"
 
 
 class TrainingPrecision(StrEnum):

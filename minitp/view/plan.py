@@ -139,7 +139,7 @@ class Asked:
         for name in FIELDS:
             if name not in address:
                 continue
-            value, word = _read(name, address[name], getattr(cls, name), lists.get(name))
+            value, word = _read(name, address[name], getattr(cls, name), lists.get(name, ()))
             given[name] = value
             if word:
                 told.append(f"The address asks for a `{name}` that isn't there: {word}")
@@ -190,7 +190,7 @@ class Asked:
 FIELDS = tuple(field.name for field in fields(Asked))
 
 
-def _read(name: str, text: str, usual: Any, among: tuple[str, ...] | None) -> tuple[Any, str]:
+def _read(name: str, text: str, usual: Any, among: tuple[str, ...]) -> tuple[Any, str]:
     """A value from the address, and what to say where it isn't the one that was asked for."""
     if name in NUMBERS:
         lo, hi, _ = NUMBERS[name]
@@ -207,7 +207,6 @@ def _read(name: str, text: str, usual: Any, among: tuple[str, ...] | None) -> tu
         parts = [part for part in text.split(",") if part]
         good = tuple(part for part in DEGREES if part in parts)
         return good, "" if len(good) == len(parts) else f"it is made of {', '.join(DEGREES)}."
-    assert among is not None
     return (text, "") if text in among else (usual, "Shown is the usual one.")
 
 
