@@ -64,6 +64,11 @@ def script_defaults(ranks: int | None, run_deadline: float | None) -> Iterator[N
         _defaults.ranks, _defaults.run_deadline = before
 
 
+def script_ranks() -> int | None:
+    """How many threads `minitp run --world threads` was asked for; None outside it."""
+    return _defaults.ranks
+
+
 @contextmanager
 def as_rank(rank: int) -> Iterator[None]:
     """This thread is now rank `rank` of a launch."""

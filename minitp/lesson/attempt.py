@@ -1,0 +1,28 @@
+"""Somebody's own code on ranks: what came out, what it said and sent, or what went wrong. Nothing is raised."""
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from minitp.lesson.runs import Run, run
+
+if TYPE_CHECKING:
+    from minitp.comm.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """run: None where it failed; error: why, in the words of whoever refused it. blank: every rank returned None."""
+    run: Run | None
+    error: str = ""
+
+    @property
+    def blank(self) -> bool:
+        return self.run is not None and all(result is None for result in self.run.results)
+
+
+def attempt(fn: "Callable[[Communicator], Any]", ranks: int) -> Attempt:
+    """fn(tp) on `ranks` threads; an error of the reader's code is an answer, too."""
+    try:
+        return Attempt(run(fn, ranks, threads=True))
+    except Exception as error:  # what a reader's code may raise is anybody's guess
+        return Attempt(None, "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))

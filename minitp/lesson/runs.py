@@ -1,0 +1,91 @@
+"""One function on every rank, and what is to be seen of it afterwards: all ranks' results, and the trace."""
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from minitp.launcher import launch
+from minitp.launcher.world import script_defaults, script_ranks
+from minitp.lesson.carry import from_plain, to_plain
+from minitp.lesson.stage import mpi_ranks
+from minitp.trace.file import Trace
+from minitp.trace.merge import align_clocks, collect, run_info
+from minitp.trace.recorder import Recorder
+from minitp.trace.schema import Event
+from minitp.trace.wording import size
+
+if TYPE_CHECKING:
+    from minitp.comm.communicator import Communicator
+
+_SITE = "lesson"
+
+
+@dataclass(frozen=True)
+class Run:
+    """results: what each rank returned, in rank order; trace: all that they said to each other."""
+    results: list[Any]
+    trace: Trace
+
+    @property
+    def ranks(self) -> int:
+        return len(self.results)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """What rank 0 sent, received and took part in, control messages left out."""
+        return [event for event in self.trace if event.rank == 0 and event.plane != "control"]
+
+    @property
+    def sync_points(self) -> int:
+        """Collectives that the mathematics needs. One rank records the same as many."""
+        return sum(event.plane == "data" and event.peer is None for event in self.events)
+
+    @property
+    def payload(self) -> int:
+        """Bytes of the whole arrays of its sync points."""
+        return sum(event.payload for event in self.events if event.plane == "data" and event.peer is None)
+
+    def tell(self) -> None:
+        """Print each sync point of rank 0 on a line."""
+        for event in self.events:
+            print(f"{event.op} at {event.site}: {event.before} → {event.after}, shape {event.shape}, "
+                  f"{size(event.payload)}: {event.reason}")
+
+
+def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = False, values: bool = False) -> Run:
+    """fn(tp) on every rank.
+
+    ranks    how many threads; under mpirun and `minitp run` the ranks are those that were started
+    threads  there too, each process starts `ranks` threads of its own: for what needs just so many, or is to fail
+    values   also keep the arrays that the collectives saw
+    """
+    def on_rank(tp: "Communicator") -> tuple[Any, Trace | None]:
+        align_clocks(tp)
+        info = run_info(tp, argv=[])
+        with tp.recorder.mark("run"):
+            result = fn(tp)
+        return result, collect(tp, tp.recorder, info)
+
+    def shown(tp: "Communicator") -> tuple[list[Any], Trace]:
+        return _everybody_s(tp, *on_rank(tp))
+
+    def recorder(rank: int) -> Recorder:
+        return Recorder(rank, keep_values=values)
+
+    started = None if threads else mpi_ranks()
+    if started is not None:
+        return Run(*launch(shown, world="mpi", recorder=recorder)[0])
+    count = ranks if threads else script_ranks() or ranks
+    with script_defaults(None, None):
+        told = launch(on_rank, ranks=count, world="threads", recorder=recorder)
+    return Run([result for result, _ in told], told[0][1])
+
+
+def _everybody_s(tp: "Communicator", result: Any, trace: Trace | None) -> tuple[list[Any], Trace]:
+    """All results and the trace, on every process."""
+    with tp.recorder.pause():
+        text = json.dumps(to_plain(result))
+        texts = [tp.share(text, root=rank, site=_SITE, reason="show every rank's result") for rank in range(tp.size)]
+        plain = tp.share(None if trace is None else trace.to_plain(), site=_SITE, reason="show the trace")
+    return [from_plain(json.loads(one)) for one in texts], Trace.from_plain(plain)
