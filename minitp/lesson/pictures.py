@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitp.config import ModelConfig
 from minitp.lesson.stage import in_notebook
+from minitp.placement import Placement
 from minitp.trace.file import Trace
 
 if TYPE_CHECKING:
@@ -32,6 +33,24 @@ def chain(config: ModelConfig, ranks: int, part: str) -> None:
     from minitp.view.figures.cut_chain import chain_figure, description
     made = rows(place(config, ranks), part)
     picture(lambda: chain_figure(made), description(made))
+
+
+def shards(placement: Placement, parameter: str) -> None:
+    """One parameter, and which rank holds which part of it; of what several hold, each has a stripe."""
+    from minitp.view.figures.shards import tensor_figure, tensor_words
+    from minitp.view.shards import sentence
+    from minitp.view.tensor import picture as pieces
+    one = placement.parameter(parameter)
+    made = pieces(placement, one)
+    picture(lambda: tensor_figure(made), f"{tensor_words(made)} {sentence(placement, one)}")
+
+
+def bytes_per_rank(placement: Placement, item_bytes: int = 4) -> None:
+    """The weights of each rank in bytes, parted by kind."""
+    from minitp.view.figures.shards import totals_figure
+    from minitp.view.shards import totals
+    sums = totals(placement, item_bytes)
+    picture(lambda: totals_figure(sums), f"Bytes of each rank, a bar each, parted by kind. {sums.sentence()}")
 
 
 def watch(trace: Trace, alt: str) -> None:
