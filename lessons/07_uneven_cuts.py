@@ -34,8 +34,8 @@ print(f"{smollm2.heads} query heads, {smollm2.kv_heads} kv heads, ffn {smollm2.f
 # %% [markdown]
 # ## Heads are dealt out whole
 #
-# Softmax works within a head, so half a head is of no use to anybody: the **unit** of the cut is a head. `Cut` deals
-# units out as evenly as they allow, larger shares first.
+# Softmax works within a head, so half a head could do nothing without one more sync: the **unit** of the cut is a head.
+# `Cut` deals units out as evenly as they allow, larger shares first.
 #
 # **Predict.** 9 heads on 5 ranks: how many has the last rank?
 

@@ -68,8 +68,8 @@ def finite_differences(values, name, step=1e-5):
 values = {"x": x, "W_up": W_up, "W_down": W_down, "b": b}
 true = backward_by_hand(x, W_up, W_down, dy)
 for name in values:
-    off = abs(finite_differences(values, name) - true[name]).max()
-    print(f"d{name}: {true[name].size} numbers, formulas and finite differences agree in 8 digits: {off < 1e-8}")
+    apart = abs(finite_differences(values, name) - true[name]).max()
+    print(f"d{name}: {true[name].size} numbers, formulas and finite differences agree to 8 decimals: {apart < 1e-8}")
 
 # %% [markdown]
 # ## f and g
@@ -186,7 +186,7 @@ guess.check(", ".join(wrong), "f stands before the layer: it is what comes earli
 # A layer has five column cuts: q, k and v (which make the heads' queries, keys and values) read one x; gate and up read
 # another. Each of the five sends a partial dx back. But partial + partial is partial, and adding is free.
 #
-# **Predict.** How many bytes of payload does a layer's backward save by adding first, in % of one all-reduce for each?
+# **Predict.** How much of the payload does a layer's backward save by adding first, in % of one all-reduce for each?
 
 # %%
 guess = predict("% of payload saved", None)
@@ -294,8 +294,10 @@ pictures.watch(Trace.read(recorded.path), "The player, paused in a backward pass
                "partial gradients before the last layer's MLP are added up.", at="token=1&sync=1&phase=2")
 
 # %% [markdown]
-# Now the same model without its f. **Predict.** In the *first* layer, by how many % is the gradient of the MLP's `down`
-# off, on rank 0? (An estimate: its length of error ÷ the true length.)
+# Now the same model without its f: each block gets the boundary that forgets.
+#
+# **Predict.** In the *first* layer, by how many % is the gradient of the MLP's `down` off, on rank 0? (The length of
+# the error ÷ the length of the true gradient; a rough guess will do.)
 
 # %%
 guess = predict("% off in the first layer", None)
@@ -375,9 +377,8 @@ for event in owed:
 guess.check(len(owed), "one, whatever the number of layers.")
 
 # %% [markdown]
-# That makes all: 2L + 1 on the way, 3 for the loss, 2L + 1 on the way back; once a step the copies' sum, where there
-# are copies, and the norm. minitp predicts the list from the placement, and its tests hold every training run against
-# it.
+# That is all: 2L + 1 forward, 3 for the loss, 2L + 1 backward; once a step the copies' sum, where there are copies, and
+# the norm. minitp predicts the list from the placement, and its tests hold every training run against it.
 #
 # ## The same on real processes
 #

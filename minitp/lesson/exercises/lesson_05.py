@@ -68,7 +68,7 @@ def _winner(winner: Callable[..., Any]) -> Verdict:
         judged = _winner_of(winner, logits, hint)
         if not judged.passed:
             return judged
-    return Verdict(True, f"right, also with ties and an empty shard; {RANKS * 2 * ITEM} bytes, whatever the vocabulary.")
+    return Verdict(True, f"right, also with ties and an empty shard; {RANKS * 2 * ITEM} bytes for any vocabulary.")
 
 
 def _winner_of(winner: Callable[..., Any], logits: np.ndarray, hint: str) -> Verdict:
@@ -86,7 +86,7 @@ def _winner_of(winner: Callable[..., Any], logits: np.ndarray, hint: str) -> Ver
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             return Verdict(False, f"rank {rank} returned {token!r}; a token's id is a whole number.")
         if token != wanted:
-            return Verdict(False, f"of {len(logits)} logits in shards of {cut.sizes} rank {rank} chose {token}, and the "
+            return Verdict(False, f"of {len(logits)} logits in shards of {cut.sizes} rank {rank} chose {token}; the "
                                   f"largest is at {wanted}. An id counts in the whole vocabulary, not in a shard. "
                                   f"{hint}".rstrip())
     sent, most = sum(event.payload for event in found.events), RANKS * 2 * ITEM
