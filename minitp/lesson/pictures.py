@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from minitp.config import ModelConfig
 from minitp.lesson.stage import in_notebook
+from minitp.placement import Placement
 from minitp.trace.file import Trace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from minitp.view.lab import Play
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLAYER = "minitp-player"                 # the class of the frame that holds an exported player
@@ -34,14 +37,34 @@ def chain(config: ModelConfig, ranks: int, part: str) -> None:
     picture(lambda: chain_figure(made), description(made))
 
 
-def watch(trace: Trace, alt: str) -> None:
-    """The Watch page's player with a trace, ready to be played."""
+def collective_round(play: "Play", round: int) -> None:
+    """One round of a collective that `minitp.view.lab` has run: what each rank holds before and after it."""
+    from minitp.view.figures.lab import round_figure
+    from minitp.view.lab import round_alt
+    picture(lambda: round_figure(play, round), round_alt(play, round))
+
+
+def parameter(placement: Placement, name: str, trace: Trace | None = None) -> None:
+    """One parameter of a model, every rank's piece of it in the rank's hue; its numbers as a trace has kept them."""
+    from minitp.view.figures.shards import tensor_figure, tensor_words
+    from minitp.view.tensor import kept_pieces
+    from minitp.view.tensor import picture as tensor
+    wanted = placement.parameter(name)
+    drawn = tensor(placement, wanted, kept_pieces(trace, placement, wanted) if trace is not None else None)
+    picture(lambda: tensor_figure(drawn), tensor_words(drawn))
+
+
+def watch(trace: Trace, alt: str, **start: int) -> None:
+    """The Watch page's player with a trace, ready to be played.
+
+    start: where it opens, as in a link: token (number of the pass), sync (in the pass), phase (0 to 3)
+    """
     if in_notebook():
         from html import escape
 
         from minitp.view.player.export import to_html
         from minitp.view.watch import play
-        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{escape(to_html(play(trace)))}" '
+        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{escape(to_html(play(trace), start))}" '
                  'width="100%" height="640"></iframe>')
         _display({"text/html": frame}, alt)
     print(f"Picture: {alt}")

@@ -3,7 +3,9 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from minitp.view.player import assets
 
@@ -30,16 +32,18 @@ _PAGE = """<!doctype html>
 </html>
 """
 _START = """
-startStandalone(document.getElementById("watch"), JSON.parse(document.getElementById("play").textContent));
+startStandalone(document.getElementById("watch"), JSON.parse(document.getElementById("play").textContent), START);
 """
 
 
-def to_html(play: dict[str, Any]) -> str:
+def to_html(play: dict[str, Any], start: Mapping[str, int] | None = None) -> str:
     """The page as text. A play's words can't break out of it: the data is JSON without <, > and &, read as data.
 
     The page's own policy lets only the player's script run, and nothing be fetched.
+    start: where it opens, by the keys of a link (token, sync, phase); an address's #fragment wins
     """
-    script = "\n" + assets.javascript("standalone") + _START
+    opening = _START.replace("START", as_json(urlencode(start or {})))
+    script = "\n" + assets.javascript("standalone") + opening
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = (f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:; "
               "base-uri 'none'; form-action 'none'")
