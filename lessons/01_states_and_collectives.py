@@ -55,9 +55,9 @@ print(*run(who, ranks=4).results, sep="\n")
 # %% [markdown]
 # ## Whole and shard
 #
-# Here is a small array that every rank has. Its state is called **whole**: the same complete array is everywhere.
-# A rank may always put most of it aside and keep its slice. That state is called **shard**: the ranks' pieces, laid
-# side by side, are the array. `minitp.Cut(6, 4)` says who keeps which of 6 numbers on 4 ranks.
+# Here is a small array that every rank has. Its state is called **whole**: the same complete array is everywhere. A
+# rank may always put most of it aside and keep its slice. That state is called **shard**: the ranks' pieces, laid side
+# by side, are the array. `minitp.Cut(6, 4)` says who keeps which of 6 numbers on 4 ranks.
 #
 # **Predict.** How many of the 6 numbers does rank 0 of 4 keep, when the shares are as even as can be, and the larger
 # ones come first? Put your number in place of `None`, then run the cells.
@@ -86,10 +86,11 @@ guess.check(len(slices.results[0]), "6 on 4 don't come out even, so some ranks k
 # ## Shard to whole: all-gather
 #
 # The way back is not free. A rank that wants the other slices has to be sent them, and all ranks have to come to that
-# call. Such a call is a **collective**; where all must meet, we say **sync point**, for the early ones wait for the last.
+# call. Such a call is a **collective**; where all must meet, we say **sync point**, for the early ones wait for the
+# last.
 #
-# **all-gather**: every rank gets all slices, side by side. A collective of minitp is told *where* in the model it stands
-# (`site`) and *why* (`reason`): both are recorded.
+# **all-gather**: every rank gets all slices, side by side. A collective of minitp is told *where* in the model it
+# stands (`site`) and *why* (`reason`): both are recorded.
 #
 # **Predict.** The array has 6 numbers of 8 bytes. What is the *payload*, the bytes of the whole array that comes out?
 
@@ -117,8 +118,8 @@ guess.check(gathered.payload, "the array is counted once, however many ranks get
 #
 # ## Partial: a term of a sum
 #
-# Now a sum over all of `x`, where each rank has only its slice. It can add up its own numbers. What comes out looks like
-# an answer, and is none: it is one **term** of the answer, and the other ranks have the other terms. This state is
+# Now a sum over all of `x`, where each rank has only its slice. It can add up its own numbers. What comes out looks
+# like an answer, and is none: it is one **term** of the answer, and the other ranks have the other terms. This state is
 # called **partial**. The answer is the sum over the ranks. (Adding up is a product with a column of ones. Any product
 # whose inputs are spread over ranks ends like this.)
 #
@@ -187,8 +188,8 @@ guess.check(allowed, "scaling, adding another partial and multiplying by a whole
 # ## On root: where the weights start
 #
 # The fourth state. A model's file often lies on one machine: one rank holds the array, the others nothing. That rank is
-# the **root**, and the state **on root**. **scatter** hands each rank its slice; **broadcast** hands everyone the whole.
-# (Their mirror images, *gather* and *reduce*, end on the root.)
+# the **root**, and the state **on root**. **scatter** hands each rank its slice; **broadcast** hands everyone the
+# whole. (Their mirror images, *gather* and *reduce*, end on the root.)
 
 
 # %%
@@ -208,9 +209,9 @@ print("rank 1 got the slice", handed.results[1][0], "and the whole", handed.resu
 # %% [markdown]
 # ## Two more: reduce-scatter and all-to-all
 #
-# **reduce-scatter**: partial to shard. The terms are added, but each rank gets only its slice of the sum. **all-to-all**:
-# from a shard along one axis to a shard along another. Think of a table of which each rank has some rows and wants some
-# columns: everyone sends everyone a piece.
+# **reduce-scatter**: partial to shard. The terms are added, but each rank gets only its slice of the sum.
+# **all-to-all**: from a shard along one axis to a shard along another. Think of a table of which each rank has some
+# rows and wants some columns: everyone sends everyone a piece.
 #
 # **Predict.** If each rank has its slice of a sum (reduce-scatter), and then all slices are laid side by side
 # (all-gather): which single collective would have given the same? Answer with its name.
@@ -243,8 +244,8 @@ guess.check("all-reduce", "many libraries build their all-reduce of just these t
 # %% [markdown]
 # ## What it is all for: a product
 #
-# In `y = x · M` the matrix `M` can be held whole, by columns, or by rows. minitp has one table of what comes out, and it
-# is short enough to print. Everything in it is free: no collective happens in a product.
+# In `y = x · M` the matrix `M` can be held whole, by columns, or by rows. minitp has one table of what comes out, and
+# it is short enough to print. Everything in it is free: no collective happens in a product.
 
 # %%
 from minitp.comm.states import CHANGES, PRODUCTS
@@ -297,13 +298,14 @@ for event in summed.trace:
 # %% [markdown]
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed (a library for programs that run on many machines), `minitp run -n 4
-# 01_states_and_collectives.py` (or `mpirun -n 4 python 01_states_and_collectives.py`) runs the same cells on 4 processes.
+# This notebook is also a script. With MPI installed (a library for programs that run on many machines), `minitp run -n
+# 4 01_states_and_collectives.py` (or `mpirun -n 4 python 01_states_and_collectives.py`) runs the same cells on 4
+# processes.
 #
 # ## Exercises
 #
-# **1.1** Seven ranks all-gather an array whose whole shape is (3, 576), in float32 (4 bytes a number). How many bytes is
-# the payload?
+# **1.1** Seven ranks all-gather an array whose whole shape is (3, 576), in float32 (4 bytes a number). How many bytes
+# is the payload?
 
 # %%
 shape, item, ranks = (3, 576), np.dtype(np.float32).itemsize, 7
@@ -312,8 +314,8 @@ exercise("1.1", None)
 
 
 # %% [markdown]
-# **1.2** Each rank has its slice `x_p` of an array of `n` numbers. Return their mean, on every rank, as an array of shape
-# (1,). Slices may differ in length; one of them may be empty. One sync point is enough.
+# **1.2** Each rank has its slice `x_p` of an array of `n` numbers. Return their mean, on every rank, as an array of
+# shape (1,). Slices may differ in length; one of them may be empty. One sync point is enough.
 
 # %%
 def mean(tp, x_p, n):

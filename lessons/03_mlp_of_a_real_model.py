@@ -46,8 +46,7 @@ print(f"tiny: hidden size D = {D}, MLP size F = {F}, L = {L} layers, activation 
 #
 # `gate` and `up` take D numbers to F, `down` takes F back to D. Before the MLP stands a *norm*, which scales `x`.
 #
-# **Predict.** What share of all weights of a big model, the one of lesson 01, lies in its MLPs? (A number from 0
-# to 1.)
+# **Predict.** What share of all weights of a big model, the one of lesson 01, lies in its MLPs? (A number from 0 to 1.)
 
 # %%
 guess = predict("share of the weights in MLPs", None)
@@ -70,9 +69,9 @@ guess.check(round(share, 2), "three matrices of D × F in each layer, and F is s
 #
 # ## One token on one rank
 #
-# Weights are stored (out, in). `read` takes a parameter of the model and a slice of it. As the input we take a real one:
-# minitp comes with a recorded run of tiny, in which it read "in a dic" and went on writing. The record holds the vector
-# that the MLP of layer 0 got for the last of these tokens.
+# Weights are stored (out, in). `read` takes a parameter of the model and a slice of it. As the input we take a real
+# one: minitp comes with a recorded run of tiny, in which it read "in a dic" and went on writing. The record holds the
+# vector that the MLP of layer 0 got for the last of these tokens.
 
 # %%
 from minitp.runs import samples
@@ -172,9 +171,9 @@ pictures.chain(config, ranks=4, part="mlp")
 # %% [markdown]
 # ## What if gate and up are cut differently?
 #
-# In memory, minitp keeps a rank's rows of `gate` and of `up` in one matrix, so that both are one product. There is a trap:
-# stack the *whole* `gate` on the *whole* `up`, and cut the stack into equal slices. Then some ranks get rows of `gate`
-# only.
+# In memory, minitp keeps a rank's rows of `gate` and of `up` in one matrix, so that both are one product. There is a
+# trap: stack the *whole* `gate` on the *whole* `up`, and cut the stack into equal slices. Then some ranks get rows of
+# `gate` only.
 #
 # **Predict.** Four ranks take such slices, treat the upper half as gate and the lower as up, and sum as before. Does
 # anything raise an error? (True or False)
@@ -206,8 +205,8 @@ guess.check(raised, "all shapes fit and every sum is a sum: only the numbers are
 # %% [markdown]
 # ## With minitp's layers
 #
-# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 holds the
-# MLP layer. `product` returns the partial sum; the block adds it up.
+# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 holds
+# the MLP layer. `product` returns the partial sum; the block adds it up.
 
 # %%
 from minitp.context import Context
@@ -234,8 +233,8 @@ print("equal to one rank's:", all(np.allclose(y, y_true) for y in layer.results)
 # written (*decode*). Each pass gives one new token.
 #
 # **Predict.** tiny has two layers, each with an attention and an MLP, each of which needs one sync. Two more are at the
-# ends: the embedding (token to vector) and the logits (a score for every possible next token). How many sync points does
-# one pass have? And how many has the pass over the 8 tokens of the prompt?
+# ends: the embedding (token to vector) and the logits (a score for every possible next token). How many sync points
+# does one pass have? And how many has the pass over the 8 tokens of the prompt?
 
 # %%
 guess = predict("sync points of one pass", None)
@@ -264,8 +263,8 @@ passes = [row for row in summarize(timeline, "token", rank=0) if row.sync_points
 for row in passes:
     print(f"{row.key:<10} {row.sync_points} sync points, payload {row.payload:,} bytes")
 guess.check(passes[-1].sync_points, f"2 L + 2 with L = {L}.")
-guess_prefill.check(passes[0].sync_points, "all tokens of the prompt travel in the same collective: more bytes, as many "
-                                           "meetings.")
+guess_prefill.check(passes[0].sync_points, "all tokens of the prompt travel in the same collective: more bytes, "
+                                           "as many meetings.")
 
 # %% [markdown]
 # Over the whole run, by the place in the model (`*` stands for the layer's number):
@@ -278,13 +277,13 @@ for row in summarize(timeline, "site", rank=0):
 # %% [markdown]
 # ## Watch one
 #
-# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: its slices of x, gate, up and
-# down, its h, its partial sum. At the right the gate through which all must go, and under it the equation with the true
-# numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
+# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: its slices of x, gate, up
+# and down, its h, its partial sum. At the right the gate through which all must go, and under it the equation with the
+# true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
 
 # %%
 pictures.watch(tiny_run, "The player at the MLP of layer 0: four lanes, one for each rank, with its pieces of the "
-               f"matrices and its partial sum; then the sum. {equation(terms, total)}", token=1, sync=2, phase=2)
+               f"matrices and its partial sum; then the sum. {equation(terms, total)}", at="token=1&sync=2&phase=2")
 
 # %% [markdown]
 # ## The same in SmolLM2
@@ -313,8 +312,8 @@ guess.check(len(sites), "2 L + 2 again.")
 #
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed, `minitp run -n 4 03_mlp_of_a_real_model.py` (or `mpirun -n 4 python
-# 03_mlp_of_a_real_model.py`) runs the same cells on 4 processes.
+# This notebook is also a script. With MPI installed, `minitp run -n 4 03_mlp_of_a_real_model.py` (or `mpirun -n 4
+# python 03_mlp_of_a_real_model.py`) runs the same cells on 4 processes.
 #
 # ## Exercises
 #
@@ -326,9 +325,9 @@ exercise("3.1", None)
 
 
 # %% [markdown]
-# **3.2** Write the gated MLP of one rank. `gate`, `up` (F_p, D) and `down` (D, F_p) are this rank's slices, `x` is whole,
-# (D,). Return the whole `y`. The checker runs it with layer 1 of tiny on five ranks, so the slices are not all equally
-# large.
+# **3.2** Write the gated MLP of one rank. `gate`, `up` (F_p, D) and `down` (D, F_p) are this rank's slices, `x` is
+# whole, (D,). Return the whole `y`. The checker runs it with layer 1 of tiny on five ranks, so the slices are not all
+# equally large.
 
 # %%
 def mlp(tp, x, gate, up, down):
@@ -338,8 +337,8 @@ def mlp(tp, x, gate, up, down):
 exercise("3.2", mlp)
 
 # %% [markdown]
-# **3.3** Optional. `minitp models fetch smollm2-135m` brings SmolLM2 to your machine. Give your `mlp` to this exercise: it
-# runs on the true weights of SmolLM2's last layer.
+# **3.3** Optional. `minitp models fetch smollm2-135m` brings SmolLM2 to your machine. Give your `mlp` to this exercise:
+# it runs on the true weights of SmolLM2's last layer.
 
 # %%
 from minitp.models import SMOLLM2

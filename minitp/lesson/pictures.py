@@ -54,18 +54,17 @@ def parameter(placement: Placement, name: str, trace: Trace | None = None) -> No
     picture(lambda: tensor_figure(drawn), tensor_words(drawn))
 
 
-def watch(trace: Trace, alt: str, **start: int) -> None:
-    """The Watch page's player with a trace, ready to be played.
-
-    start: where it opens, as in a link: token (number of the pass), sync (in the pass), phase (0 to 3)
-    """
+def watch(trace: Trace, alt: str, at: str = "") -> None:
+    """The Watch page's player with a trace, ready to be played from `at` on: token=3&sync=0&phase=3, as in the page's
+    address."""
     if in_notebook():
         from html import escape
 
         from minitp.view.player.export import to_html
         from minitp.view.watch import play
-        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{escape(to_html(play(trace), start))}" '
-                 'width="100%" height="640"></iframe>')
+        page = escape(to_html(play(trace), at))
+        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{page}" width="100%" height="860" '
+                 'style="border: 0"></iframe>')
         _display({"text/html": frame}, alt)
     print(f"Picture: {alt}")
 

@@ -24,9 +24,9 @@ def exported(window, tmp_path):
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
 
-    def opened(made, fragment="", start=None):
+    def opened(made, fragment="", at=""):
         file = tmp_path / "run.html"
-        file.write_text(to_html(made, start), "utf-8")
+        file.write_text(to_html(made, at), "utf-8")
         page.goto(file.as_uri() + fragment)
         page.wait_for_selector(".player[data-state*=token]")
         return page
@@ -54,15 +54,13 @@ def test_a_fragment_is_a_place(exported, tiny_play):
                               "playing": "0", "clock": "measured"}
 
 
-def test_it_opens_where_it_is_told_to_unless_the_address_says_otherwise(exported, tiny_play):
-    start = {"token": 1, "sync": 2, "phase": 2}
-    for fragment, place in (("", (1, 2, "2")), ("#token=2&sync=3&phase=1", (2, 3, "1"))):
-        page = exported(tiny_play, fragment, start)
-        settle(page)
-        token, sync, phase = place
-        assert state_of(page)["sync"] == str(tiny_play["passes"]["first"][token] + sync)
-        assert state_of(page)["phase"] == phase
-        page.goto("about:blank")
+def test_a_page_can_start_at_a_place_of_its_own(exported, tiny_play):
+    page = exported(tiny_play, at="token=2&sync=3&phase=1")
+    settle(page)
+    assert (state_of(page)["token"], state_of(page)["phase"]) == ("2", "1")
+    page = exported(tiny_play, "#token=1&sync=0", at="token=2&sync=3&phase=1")
+    settle(page)
+    assert state_of(page)["token"] == "1"
 
 
 def test_a_strangers_words_stay_words(exported, scatter_trace):

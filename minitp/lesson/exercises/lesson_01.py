@@ -46,8 +46,8 @@ def _mean(mean: Any) -> Verdict:
     }
     for rank, found in enumerate(tried.run.results):
         if not (isinstance(found, np.ndarray) and found.shape == (1,)):
-            return Verdict(False, f"rank {rank} returned {found!r}; an array of shape (1,) is asked for, on every rank. "
-                                  "(.sum(keepdims=True) gives one.)")
+            return Verdict(False, f"rank {rank} returned {found!r}; an array of shape (1,) is asked for, on every rank "
+                                  "(.sum(keepdims=True) gives one).")
         if not np.allclose(found, total / N):
             mine = x[cut.of(rank).start:cut.of(rank).stop]
             own = "this is the rank's own part: the others' terms are missing." if np.allclose(found, mine.sum() / N) \
