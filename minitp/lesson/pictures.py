@@ -54,6 +54,24 @@ def parameter(placement: Placement, name: str, trace: Trace | None = None) -> No
     picture(lambda: tensor_figure(drawn), tensor_words(drawn))
 
 
+def shards(placement: Placement, parameter: str) -> None:
+    """One parameter, and which rank holds which part of it; of what several hold, each has a stripe."""
+    from minitp.view.figures.shards import tensor_figure, tensor_words
+    from minitp.view.shards import sentence
+    from minitp.view.tensor import picture as pieces
+    one = placement.parameter(parameter)
+    made = pieces(placement, one)
+    picture(lambda: tensor_figure(made), f"{tensor_words(made)} {sentence(placement, one)}")
+
+
+def bytes_per_rank(placement: Placement, item_bytes: int = 4) -> None:
+    """The weights of each rank in bytes, parted by kind."""
+    from minitp.view.figures.shards import totals_figure
+    from minitp.view.shards import totals
+    sums = totals(placement, item_bytes)
+    picture(lambda: totals_figure(sums), f"Bytes of each rank, a bar each, parted by kind. {sums.sentence()}")
+
+
 def watch(trace: Trace, alt: str, at: str = "") -> None:
     """The Watch page's player with a trace, ready to be played from `at` on: token=3&sync=0&phase=3, as in the page's
     address."""
