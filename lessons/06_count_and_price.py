@@ -73,9 +73,9 @@ guess.check(counts["decode 1"], "two in each layer, one for the embedding before
 
 # %% [markdown]
 # Attention is a column cut and a row cut: one sum. The MLP is another pair: one more. The embedding table and the head
-# add one each at the ends. That is **2L + 2 for each forward pass**, and it follows from sizes alone. So minitp has it as
-# a closed form: every event of a run, foretold in order, with its shape and bytes. If one were missing, moved or a byte
-# larger, the next cell would say which.
+# add one each at the ends. That is **2L + 2 for each forward pass**, and it follows from sizes alone. So minitp has it
+# as a closed form: every event of a run, foretold in order, with its shape and bytes. If one were missing, moved or a
+# byte larger, the next cell would say which.
 
 # %%
 from minitp.trace.check import compare
@@ -87,8 +87,8 @@ assert compare(short.trace, foretell(plan)) == []
 print(len(foretell(plan)), "events foretold, and exactly these recorded")
 
 # %% [markdown]
-# The closed form can count models that no laptop holds. And a run of a real one comes with minitp: SmolLM2-135M on
-# 3 processes, recorded.
+# The closed form can count models that no laptop holds. And a run of a real one comes with minitp: SmolLM2-135M on 3
+# processes, recorded.
 #
 # **Predict.** How many sync points has a token of an 80-layer model?
 
@@ -123,8 +123,9 @@ guess.check(len(closed_form(catalogue.model("llama-3.1-70b").config)), "2L + 2 w
 # the 62 places where all lanes wait or move is a sync point.
 
 # %%
-pictures.lanes(recorded, "decode", 5, f"One decode pass of SmolLM2-135M on {len(recorded.ranks)} ranks, a lane for each "
-               f"rank: {passes['decode', 5]} times all of them compute, wait for the last one, and move.")
+pictures.lanes(recorded, "decode", 5,
+               f"One decode pass of SmolLM2-135M on {len(recorded.ranks)} ranks, a lane for each rank: "
+               f"{passes['decode', 5]} times all of them compute, wait for the last one, and move.")
 
 # %% [markdown]
 # ## Per pass, not per token
@@ -150,9 +151,9 @@ for kind, (prompts, name, tokens) in kinds.items():
         guess.check(len(events), "a sync moves an array of all tokens at once: more bytes, not more syncs.")
 
 # %% [markdown]
-# A pass has 2L + 2 whatever it carries. A prompt of 100 tokens costs what one token costs; 8 sequences decoded
-# together share the same 6. (Programs that guess some tokens ahead and check them in one pass, which is called
-# speculation, share them in the same way: to check 5 guesses is a pass over 5 tokens.) SmolLM2, by the closed form:
+# A pass has 2L + 2 whatever it carries. A prompt of 100 tokens costs what one token costs; 8 sequences decoded together
+# share the same 6. (Programs that guess some tokens ahead and check them in one pass, which is called speculation,
+# share them in the same way: to check 5 guesses is a pass over 5 tokens.) SmolLM2, by the closed form:
 
 # %% tags=["C02"]
 smol = catalogue.model("smollm2-135m").config
@@ -188,8 +189,8 @@ print(f"PaLM-540B: {palm.layers} layers, {len(closed_form(palm))} sync points")
 # ## Price
 #
 # A message takes two kinds of time: **α**, the latency, seconds until the first byte is there, whatever the size; and
-# **β**, seconds for each byte, one over the bandwidth. For `n` bytes that is `α + n·β`. At `n½ = α/β` both are equal:
-# a smaller message mostly waits, a larger one mostly carries.
+# **β**, seconds for each byte, one over the bandwidth. For `n` bytes that is `α + n·β`. At `n½ = α/β` both are equal: a
+# smaller message mostly waits, a larger one mostly carries.
 #
 # A sync point between the layers carries `B·T·D` numbers. Where does one token of Llama-3.1-70B (numbers of 2 bytes)
 # stand?
@@ -207,11 +208,11 @@ for link in LINKS:
     print(f"{link.name:25} {link.latency_s * 1e6:4.1f} µs {link.bytes_per_s / 1e9:9.2f} GB/s {half:10,.0f} B")
 
 # %% [markdown]
-# One token lies below n½ of all but the slowest, a prompt far above all. An all-reduce over `p` ranks is several messages,
-# one after the other (lesson 08 builds it), and a GPU library needs time to start it. The planner's price has all that.
-# It is a **model**; hollow marks are what others measured. In the picture, n½ is that of the whole all-reduce over 8
-# cards of one machine, and `decode` and `prompt` are the two payloads above. LL, LL128 and Simple are protocols of the
-# library, NCCL: LL waits least, Simple carries most.
+# One token lies below n½ of all but the slowest, a prompt far above all. An all-reduce over `p` ranks is several
+# messages, one after the other (lesson 08 builds it), and a GPU library needs time to start it. The planner's price has
+# all that. It is a **model**; hollow marks are what others measured. In the picture, n½ is that of the whole all-reduce
+# over 8 cards of one machine, and `decode` and `prompt` are the two payloads above. LL, LL128 and Simple are protocols
+# of the library, NCCL: LL waits least, Simple carries most.
 
 # %%
 from minitp.view.plan import Asked
@@ -257,11 +258,11 @@ for link in ("nvlink3", "ib-hdr", "ethernet-10g", "ethernet-1g"):
 guess.check(bounds["decode over nvlink3"], "on a fast link a token waits for its weights; the syncs come second.")
 
 # %% [markdown]
-# Read the rows in pairs. In **decode** latency is more than moving: more bandwidth would not help, fewer messages would.
-# Only over 1 GbE does moving catch up, and the table before told why: that link's n½ lies below the payload. In
-# **prefill** it is the other way round: 2048 times the bytes, a few times the latency (a library takes an algorithm with
-# fewer bytes and more waiting), so bytes rule. "The price is communication" holds for the links between machines; on
-# NVLink reading and computing are more.
+# Read the rows in pairs. In **decode** latency is more than moving: more bandwidth would not help, fewer messages
+# would. Only over 1 GbE does moving catch up, and the table before told why: that link's n½ lies below the payload. In
+# **prefill** it is the other way round: 2048 times the bytes, a few times the latency (a library takes an algorithm
+# with fewer bytes and more waiting), so bytes rule. "The price is communication" holds for the links between machines;
+# on NVLink reading and computing are more.
 #
 # Batching shares latency. The same decode step with more sequences:
 
@@ -340,8 +341,8 @@ exercise("6.2", None)
 
 
 # %% [markdown]
-# **6.3** Write a parallel block. `attention(x)` and `mlp(x)` give this rank's *terms* of the two results, as arrays; `x`
-# is whole. Return `x` plus both, whole on every rank, with one sync point.
+# **6.3** Write a parallel block. `attention(x)` and `mlp(x)` give this rank's *terms* of the two results, as arrays;
+# `x` is whole. Return `x` plus both, whole on every rank, with one sync point.
 
 # %%
 def parallel_block(tp, x, attention, mlp):
@@ -352,8 +353,8 @@ exercise("6.3", parallel_block)
 
 
 # %% [markdown]
-# **6.4** From which payload on (bytes) does a ring all-reduce over 8 ranks of InfiniBand HDR carry longer than it waits?
-# A ring's longest path is 2(p − 1) messages, which carry 2(p − 1)/p of the payload. Within a percent is right.
+# **6.4** From which payload on (bytes) does a ring all-reduce over 8 ranks of InfiniBand HDR carry longer than it
+# waits? A ring's longest path is 2(p − 1) messages, which carry 2(p − 1)/p of the payload. Within a percent is right.
 
 # %%
 print(f"α = {LINKS[1].latency_s:.2g} s, bandwidth = {LINKS[1].bytes_per_s:.3g} bytes/s")

@@ -56,8 +56,8 @@ EXERCISES = {
                   hint="A pass has 2L + 2, whatever it carries."),
     "6.2": number(lambda: _counted("smollm2-135m", [("prefill", 50)] + 9 * [("decode", 1)]),
                   lambda found: f"{found}: 10 passes, the prompt's among them.",
-                  hint="Count passes, not tokens: one for the whole prompt, which gives the first new token, and one for "
-                       "each of the others."),
+                  hint="Count passes, not tokens: one for the whole prompt, which gives the first new token, and one "
+                       "for each of the others."),
     "6.3": Exercise(_parallel_block),
     "6.4": number(_half, lambda found: f"{found:,.0f} bytes: p·α/β. The factor 2(p − 1) cancels.", tolerance=0.01,
                   hint="Set 2(p − 1)·α equal to 2(p − 1)/p·n·β and solve for n; β is one over the bandwidth."),
