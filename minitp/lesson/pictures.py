@@ -14,7 +14,9 @@ from minitp.trace.file import Trace
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from minitp.plan.links import Link
     from minitp.view.lab import Play
+    from minitp.view.plan_network import Network
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLAYER = "minitp-player"                 # the class of the frame that holds an exported player
@@ -70,6 +72,50 @@ def bytes_per_rank(placement: Placement, item_bytes: int = 4) -> None:
     from minitp.view.shards import totals
     sums = totals(placement, item_bytes)
     picture(lambda: totals_figure(sums), f"Bytes of each rank, a bar each, parted by kind. {sums.sentence()}")
+
+
+def lanes(trace: Trace, phase: str, step: int, alt: str) -> None:
+    """One pass of a recorded run, a lane for each rank: computing, waiting and moving."""
+    from minitp.trace.timeline import Timeline
+    from minitp.view.passes import Passes
+    from minitp.view.timeline import detail
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.timeline import lanes_figure
+        passes = Passes(Timeline.of(trace))
+        index = next(at for at, row in enumerate(passes.work) if (row.phase, row.step) == (phase, step))
+        bars = detail(passes, index, index)
+        return lanes_figure(bars, [""] * len(bars))
+    picture(draw, alt)
+
+
+def payloads(found: "Network", alt: str) -> None:
+    """What a collective takes at every payload, and where a job's sync points lie: a model."""
+    def draw() -> "go.Figure":
+        from minitp.view.figures.plan_network import curve_figure
+        return curve_figure(found)
+    picture(draw, alt)
+
+
+def one_round(play: "Play", round: int) -> None:
+    """A round of a collective built from messages: what each rank holds before and after it."""
+    from minitp.view.lab import round_alt
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.lab import round_figure
+        return round_figure(play, round)
+    picture(draw, round_alt(play, round))
+
+
+def costs(op: str, ranks: int, link: "Link", chosen: str, payload: int) -> None:
+    """Time by payload for each algorithm of a collective: a model. `chosen` is drawn in ink, `payload` marked."""
+    from minitp.view.lab_cost import verdict
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.lab import cost_figure
+        return cost_figure(op, ranks, link, chosen, payload)
+    picture(draw, f"Time by payload of {op.replace('_', '-')} by each algorithm, {chosen} in ink. "
+                  f"{verdict(op, ranks, link)}")
 
 
 def watch(trace: Trace, alt: str, at: str = "") -> None:
