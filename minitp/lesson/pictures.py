@@ -13,6 +13,9 @@ from minitp.trace.file import Trace
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from minitp.view.lines import Lines
+    from minitp.view.plan import Asked
+
 PLOTLY = "application/vnd.plotly.v1+json"
 PLAYER = "minitp-player"                 # the class of the frame that holds an exported player
 
@@ -32,6 +35,26 @@ def chain(config: ModelConfig, ranks: int, part: str) -> None:
     from minitp.view.figures.cut_chain import chain_figure, description
     made = rows(place(config, ranks), part)
     picture(lambda: chain_figure(made), description(made))
+
+
+def lines(found: "Lines") -> None:
+    """Bytes against something else, a line for each way."""
+    def draw() -> "go.Figure":
+        from minitp.view.figures.lines import lines_figure
+        return lines_figure(found)
+    picture(draw, found.words)
+
+
+def growing(asked: "Asked") -> None:
+    """What of a plan's memory grows with the parameters, what with the sequences, and what with both."""
+    from minitp.view.plan_memory import growing as grown
+    from minitp.view.plan_memory import growth_line, planned
+    found = grown(planned(asked), asked.wider, asked.more)
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.plan_memory import growing_figure
+        return growing_figure(found)
+    picture(draw, f"Stacked bars of memory: {', '.join(bar.name for bar in found.bars)}. {growth_line(found)}")
 
 
 def watch(trace: Trace, alt: str) -> None:
