@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from minitp.plan.links import Link
     from minitp.view.lab import Play
     from minitp.view.plan_network import Network
+    from minitp.view.lines import Lines
+    from minitp.view.plan import Asked
+
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLAYER = "minitp-player"                 # the class of the frame that holds an exported player
@@ -116,6 +119,26 @@ def costs(op: str, ranks: int, link: "Link", chosen: str, payload: int) -> None:
         return cost_figure(op, ranks, link, chosen, payload)
     picture(draw, f"Time by payload of {op.replace('_', '-')} by each algorithm, {chosen} in ink. "
                   f"{verdict(op, ranks, link)}")
+
+
+def lines(found: "Lines") -> None:
+    """Bytes against something else, a line for each way."""
+    def draw() -> "go.Figure":
+        from minitp.view.figures.lines import lines_figure
+        return lines_figure(found)
+    picture(draw, found.words)
+
+
+def growing(asked: "Asked") -> None:
+    """What of a plan's memory grows with the parameters, what with the sequences, and what with both."""
+    from minitp.view.plan_memory import growing as grown
+    from minitp.view.plan_memory import growth_line, planned
+    found = grown(planned(asked), asked.wider, asked.more)
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.plan_memory import growing_figure
+        return growing_figure(found)
+    picture(draw, f"Stacked bars of memory: {', '.join(bar.name for bar in found.bars)}. {growth_line(found)}")
 
 
 def watch(trace: Trace, alt: str, at: str = "") -> None:
