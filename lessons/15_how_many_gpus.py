@@ -31,6 +31,7 @@ from minitp.placement import Placement
 from minitp.plan import catalogue, memory, search, units
 from minitp.plan.job import MIXED, Inference
 from minitp.plan.layout import Layout, Place
+from minitp.plan.memory.capacity import Capacity, verdict
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import named
 from minitp.plan.rows import by_kind
@@ -70,17 +71,22 @@ for name in ("llama-65b", "llama-3.1-405b"):
               f"{ceil(size / a100.memory_real):2} real | planner: a layout fits on "
               f"{asked[f'{name} {dtype} cards with a layout']:.0f}, whole machines "
               f"{asked[f'{name} {dtype} cards as machines']:.0f}")
+big = catalogue.model("llama-3.1-405b")
+for layout in (Layout(pp=11), Layout(tp=6, pp=2)):
+    found = verdict(big, layout, Inference(), Capacity.of(a100))
+    print(f"{layout.devices} cards as {layout}: the fullest holds {found.needed / 1e9:.1f} GB of "
+          f"{found.capacity.usable / 1e9:.1f} beside the reserve")
 print(f"files of llama-65b are cut for {catalogue.model('llama-65b').model_parallel} ranks")
 guess.check(ceil(2 * catalogue.model("llama-3.1-405b").parameters / a100.memory), "2 P / 80e9, rounded up.")
 
 # %% [markdown]
 # So "how many GPUs does the biggest LLaMA take" has several right answers. The older one fits 2 cards by its bytes and
-# is used on 8, since its files are cut for so many ranks. The newer one needs 11 (10 by the real size) by bytes; a
-# layout that fits takes 12, because cuts are not even, the keys and values of the text lie beside the weights, and a
-# reserve stays free; and as whole machines that is 16. In fp8 one machine of 8 does.
+# is used on 8, since its files are cut for so many ranks. The newer one needs 11 (10 by the real size) by bytes. As a
+# pipeline of 11 (PP11) it doesn't fit: stages have whole layers, and the fullest one decides, which must leave a reserve
+# free and hold the keys and values of the text besides. 12 do: TP6 shares each matrix among 6 cards, and two such groups
+# have half of the layers each (PP2). As whole machines that is 16. In fp8 one machine of 8 does.
 #
-# These are the 12 cards: 6 share each matrix (TP6), and two such groups have half of the layers each (PP2). Nothing of
-# it divides evenly by 6, so some ranks hold more; the fullest decides.
+# These are the 12. Its heads don't divide by 6, so some ranks hold a little more.
 
 # %%
 pictures.memory(model="llama-3.1-405b", machine="8xa100-80", devices=12, tp=6, pp=2)

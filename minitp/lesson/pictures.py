@@ -34,6 +34,21 @@ def chain(config: ModelConfig, ranks: int, part: str) -> None:
     picture(lambda: chain_figure(made), description(made))
 
 
+def watch(trace: Trace, alt: str, at: str = "") -> None:
+    """The Watch page's player with a trace, ready to be played from `at` on: token=3&sync=0&phase=3, as in the page's
+    address."""
+    if in_notebook():
+        from html import escape
+
+        from minitp.view.player.export import to_html
+        from minitp.view.watch import play
+        page = escape(to_html(play(trace), at))
+        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{page}" width="100%" height="860" '
+                 'style="border: 0"></iframe>')
+        _display({"text/html": frame}, alt)
+    print(f"Picture: {alt}")
+
+
 def links(model: str, machine: str = "8xa100-80") -> None:
     """What all sync points of one token of a model of the catalogue cost on each link, bare: the app's figure."""
     from minitp.plan.units import duration
@@ -57,19 +72,6 @@ def memory(**asked: Any) -> None:
     from minitp.view.plan_memory import planned, verdict_line
     found = planned(Asked(**asked))
     picture(lambda: bars_figure(found), bars_alt(found, verdict_line(found)))
-
-
-def watch(trace: Trace, alt: str) -> None:
-    """The Watch page's player with a trace, ready to be played."""
-    if in_notebook():
-        from html import escape
-
-        from minitp.view.player.export import to_html
-        from minitp.view.watch import play
-        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{escape(to_html(play(trace)))}" '
-                 'width="100%" height="640"></iframe>')
-        _display({"text/html": frame}, alt)
-    print(f"Picture: {alt}")
 
 
 def _display(data: dict[str, Any], alt: str) -> None:
