@@ -53,12 +53,14 @@ class Run:
                   f"{size(event.payload)}: {event.reason}")
 
 
-def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = False, values: bool = False) -> Run:
+def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = False, values: bool = False,
+        deadline: float | None = None) -> Run:
     """fn(tp) on every rank.
 
     ranks    how many threads; under mpirun and `minitp run` the ranks are those that were started
     threads  there too, each process starts `ranks` threads of its own: for what needs just so many, or is to fail
     values   also keep the arrays that the collectives saw
+    deadline seconds that all of it may take; None: no limit
     """
     def on_rank(tp: "Communicator") -> tuple[Any, Trace | None]:
         align_clocks(tp)
@@ -75,10 +77,10 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
 
     started = None if threads else mpi_ranks()
     if started is not None:
-        return Run(*launch(shown, world="mpi", recorder=recorder)[0])
+        return Run(*launch(shown, world="mpi", recorder=recorder, run_deadline=deadline)[0])
     count = ranks if threads else script_ranks() or ranks
     with script_defaults(None, None):
-        told = launch(on_rank, ranks=count, world="threads", recorder=recorder)
+        told = launch(on_rank, ranks=count, world="threads", recorder=recorder, run_deadline=deadline)
     return Run([result for result, _ in told], told[0][1])
 
 

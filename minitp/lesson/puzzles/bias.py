@@ -37,7 +37,7 @@ def _world(rng: np.random.Generator) -> World:
                 "rank 0 added b after the sum and the others did not: ranks that should hold the same y don't."),
         everywhere(ranks * y, ranks, f"y came out {ranks} times too large: what was whole already was summed again.")]
     return World(inputs=[{"x_p": x[:, mine], "W_p": W[:, mine], "b": b} for mine in held], truth=[y] * ranks,
-                 budget=Budget(sync_points=1, payload=y.nbytes, memory=3 * y.nbytes), mistakes=mistakes)
+                 budget=Budget(sync_points=1, payload=y.nbytes, memory=2 * y.nbytes), mistakes=mistakes)
 
 
 PUZZLES = (Puzzle(name="bias-once", title="A bias, once", story=_STORY, arguments=("x_p", "W_p", "b"), world=_world),)
