@@ -73,11 +73,14 @@ def plotly_image(figure: dict[str, Any], browser: Any) -> Image.Image:
 
 
 def player_image(frame: str, browser: Any) -> Image.Image:
-    page = browser.new_page(viewport={"width": 1120, "height": 700}, color_scheme="light")
+    """The whole scene, however high."""
+    page = browser.new_page(viewport={"width": 1120, "height": 2000}, color_scheme="light")
     page.set_content(f"<body style='margin: 0'>{frame}</body>")
-    page.frame_locator("iframe").locator(".player").wait_for()
+    page.add_style_tag(content="iframe { height: 2000px }")
+    scene = page.frame_locator("iframe").locator("main")
+    scene.locator(".player").wait_for()
     page.wait_for_timeout(500)
-    image = Image.open(BytesIO(page.screenshot()))
+    image = Image.open(BytesIO(scene.screenshot()))
     page.close()
     return image
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from minitp.errors import ConfigError
 
-_ARRAY, _TUPLE = "array", "tuple"
+_ARRAY, _TUPLE = "__array__", "__tuple__"
 
 
 def to_plain(value: Any) -> Any:

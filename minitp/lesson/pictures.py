@@ -34,15 +34,17 @@ def chain(config: ModelConfig, ranks: int, part: str) -> None:
     picture(lambda: chain_figure(made), description(made))
 
 
-def watch(trace: Trace, alt: str) -> None:
-    """The Watch page's player with a trace, ready to be played."""
+def watch(trace: Trace, alt: str, at: str = "") -> None:
+    """The Watch page's player with a trace, ready to be played from `at` on: token=3&sync=0&phase=3, as in the page's
+    address."""
     if in_notebook():
         from html import escape
 
         from minitp.view.player.export import to_html
         from minitp.view.watch import play
-        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{escape(to_html(play(trace)))}" '
-                 'width="100%" height="640"></iframe>')
+        page = escape(to_html(play(trace), at))
+        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{page}" width="100%" height="860" '
+                 'style="border: 0"></iframe>')
         _display({"text/html": frame}, alt)
     print(f"Picture: {alt}")
 

@@ -1,5 +1,6 @@
 """The reader's guess before a run, and the comparison after it."""
 from dataclasses import dataclass
+from typing import Any
 
 from minitp.errors import ConfigError
 
@@ -24,7 +25,7 @@ class Prediction:
             print(f"Why: {because}")
 
 
-def predict(question: str, guess: float | str | bool | None = None) -> Prediction:
+def predict(question: str, guess: Any = None) -> Prediction:
     """The question before a main cell. `guess` is the reader's; what it is compared with comes after the run."""
     if guess is not None and not isinstance(guess, bool | int | float | str):
         raise ConfigError(f"a guess is a number, a word, True or False; this one is a {type(guess).__name__}")

@@ -1,0 +1,138 @@
+"""What the lessons are written with: runs, predictions, pictures, exercises, on threads and on MPI ranks."""
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitp
+from minitp.errors import ConfigError
+from minitp.lesson import exercise, picture, predict, run
+from minitp.lesson.attempt import attempt
+from minitp.lesson.carry import from_plain, to_plain
+from minitp.lesson.exercises import judged
+from minitp.lesson.exercises.base import number
+from tests.lessons.notebooks import LESSONS
+from tests.lessons.test_mpi_scripts import mpirun
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+    | st.lists(st.integers(-9, 9), max_size=4).map(np.array),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple)
+    | st.dictionaries(st.text("abcd", min_size=1), inner, max_size=3), max_leaves=8)
+
+
+def same(one, other):
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return set(one) == set(other) and all(same(value, other[key]) for key, value in one.items())
+    return type(one) is type(other) and one == other
+
+
+@given(PLAIN)
+def test_what_ranks_return_comes_back(value):
+    assert same(value, from_plain(to_plain(value)))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, {1: 2}, object(), {"__array__": 1}])
+def test_what_cannot_be_carried_is_refused(value):
+    with pytest.raises(ConfigError, match="arrays, numbers, text"):
+        to_plain(value)
+
+
+def test_a_run_has_all_results_and_what_was_said(capsys):
+    found = run(lambda tp: tp.all_reduce(minitp.Partial(np.full(3, tp.rank + 1.0), tp), site="here", reason="add"), 5)
+    assert found.ranks == 5 and all(np.array_equal(one, np.full(3, 15.0)) for one in found.results)
+    assert (found.sync_points, found.payload) == (1, 24)
+    found.tell()
+    assert capsys.readouterr().out == "all_reduce at here: partial → whole, shape (3,), 24 B: add\n"
+
+
+def test_messages_are_no_sync_points():
+    def pass_on(tp):
+        if tp.rank == 0:
+            tp.send(np.ones(2), to=1, site="here", reason="pass on")
+        elif tp.rank == 1:
+            tp.receive(shape=(2,), dtype=np.float64, source=0, site="here", reason="take")
+
+    found = run(pass_on, 2)
+    assert found.sync_points == 0 and len(found.events) == 1
+
+
+SCRIPT = """
+import os
+import numpy as np
+from minitp.lesson import begin, run
+begin("00")
+found = run(lambda tp: {"rank": tp.rank, "array": np.arange(tp.rank)}, ranks=4)
+assert [one["rank"] for one in found.results] == [0, 1, 2]
+assert [one["array"].size for one in found.results] == [0, 1, 2] and found.trace.run["ranks"] == 3
+exact = run(lambda tp: tp.size, ranks=5, threads=True)
+assert exact.results == [5] * 5
+print("printed by one")
+"""
+
+
+@pytest.mark.mpi
+def test_under_mpirun_every_process_sees_all_results_and_one_prints(tmp_path):
+    script = tmp_path / "lesson.py"
+    script.write_text(SCRIPT)
+    done = mpirun(3, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Lesson 00: the ranks are the 3 processes that mpirun started; rank 0 prints.", "printed by one"]
+
+
+def test_minitp_run_sets_the_number_of_threads():
+    command = [sys.executable, "-m", "minitp", "run", "-n", "3", "--world", "threads", str(LESSONS / "02_two_cuts.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "rank 2 computed" in done.stdout and "rank 3 computed" not in done.stdout
+
+
+@pytest.mark.parametrize("guess, found, says", [
+    (None, 3, "No guess yet. The run says: 3."), (3, 3, "Right."), (6, 3, "Too high by a factor of 2."),
+    (1, 0, "Off by 1."), (-1, 2, "Off by 3."), (1.5, 2.0, "Close: off by a factor of 1.33."), (1, 4.0, "Too low by"),
+    (True, True, "Right."), (False, True, "You said no. The run says: yes. Not so."), ("Ring ", "ring", "Right."),
+    ("ring", 3, "Not so."), (1234, 1234, "You said 1,234.")])
+def test_a_guess_is_compared(guess, found, says, capsys):
+    predict("how many?", guess).check(found, "so it is")
+    said = capsys.readouterr().out
+    assert says in said and "Why: so it is" in said
+
+
+def test_a_guess_is_a_number_or_a_word():
+    with pytest.raises(ConfigError, match="a guess is a number"):
+        predict("how many?", [1])
+
+
+def test_a_script_prints_a_picture_s_words_and_draws_nothing(capsys):
+    picture(lambda: pytest.fail("drawn"), "three boxes")
+    assert capsys.readouterr().out == "Picture: three boxes\n"
+
+
+def test_an_attempt_that_fails_is_told():
+    tried = attempt(lambda tp: tp.rank / 0, 2)
+    assert tried.run is None and "ZeroDivisionError" in tried.error and "rank" in tried.error
+    assert attempt(lambda tp: None, 2).blank
+
+
+def test_a_number_s_exercise_hints():
+    asked = number(lambda: 12.0, lambda right: f"{right:g} it is.", hint="Count the ends.", tolerance=0.01)
+    assert asked.judge(12.1).passed and asked.judge(12).words == "12 it is."
+    assert asked.judge(24).words == "24 is too high. Count the ends."
+    assert asked.judge("twelve").passed is False and asked.judge(True).passed is False
+
+
+def test_verdicts_of_what_is_none(capsys):
+    exercise("2.1", None)
+    assert capsys.readouterr().out == "· Exercise 2.1: still blank.\n"
+    for wrong, said in (("2.99", "lesson 2 has 2.1"), ("77.1", "no lesson '77'"), ("q.1", "no lesson 'q'")):
+        with pytest.raises(ConfigError, match=said):
+            judged(wrong, 1)
+    assert "TypeError" in judged("2.2", lambda: 1).words
