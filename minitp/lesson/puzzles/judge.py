@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from minitp.lesson.attempt import attempt
 from minitp.lesson.puzzles.base import Budget, Puzzle, World
-from minitp.lesson.puzzles.spent import Spent, measured
+from minitp.lesson.puzzles.spent import ALLOWANCE, Spent, measured
 from minitp.lesson.puzzles.values import wrong
 from minitp.lesson.runs import Run, run
 from minitp.trace.wording import count, size
@@ -69,8 +69,8 @@ def _words(spent: Spent, budget: Budget, kept: dict[str, bool], attempted: Run) 
                    _met(budget.sync_points, budget.messages)),
              _line("bytes", kept, _moved(spent.payload, spent.sent), _moved(budget.payload, budget.sent)),
              _line("memory", kept, f"rank {spent.hungriest} held {size(spent.memory)} at once",
-                   f"{size(budget.memory)} beyond what it was given")]
-    if not kept["sync points"]:
+                   f"{size(budget.memory + ALLOWANCE)} beyond what it was given")]
+    if not kept["sync points"] or not kept["bytes"]:
         lines += [f"  {event.op} at {event.site}: {event.before} → {event.after}, {size(event.payload)}"
                   for event in attempted.events]
     if spent.unseen:
