@@ -13,7 +13,7 @@ from minitp.lesson import pictures
 from minitp.lesson.puzzles.base import Puzzle
 from minitp.lesson.puzzles.judge import FULL, judged
 
-MODULES = ("bias",)
+MODULES = ("bias", "fused", "f_and_g")
 """Those that have PUZZLES, in the order in which the puzzles are numbered."""
 
 

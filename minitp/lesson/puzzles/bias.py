@@ -10,6 +10,7 @@ from minitp.lesson.puzzles.base import (
     everywhere,
     largest_term,
     own_terms,
+    times_too_many,
 )
 
 _STORY = """\
@@ -35,7 +36,7 @@ def _world(rng: np.random.Generator) -> World:
         own_terms(terms), own_terms([term + b for term in terms]), largest_term(terms),
         Mistake([plain + (b if rank == 0 else 0) for rank in range(ranks)],
                 "rank 0 added b after the sum and the others did not: ranks that should hold the same y don't."),
-        everywhere(ranks * y, ranks, f"y came out {ranks} times too large: what was whole already was summed again.")]
+        times_too_many([y] * ranks)]
     return World(inputs=[{"x_p": x[:, mine], "W_p": W[:, mine], "b": b} for mine in held], truth=[y] * ranks,
                  budget=Budget(sync_points=1, payload=y.nbytes, memory=2 * y.nbytes), mistakes=mistakes)
 

@@ -12,7 +12,7 @@ from minitp.lesson.puzzles.base import Budget, Puzzle, World
 from minitp.lesson.puzzles.spent import ALLOWANCE, Spent, measured
 from minitp.lesson.puzzles.values import wrong
 from minitp.lesson.runs import Run, run
-from minitp.trace.wording import count, size
+from minitp.trace.wording import count, plain, size
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -22,6 +22,7 @@ Status = Literal["blank", "failed", "wrong", "over", "solved"]
 RIGHT = 6
 PARTS = {"sync points": 2, "bytes": 1, "memory": 1}
 FULL = RIGHT + sum(PARTS.values())
+_MOST_LINES = 12
 DEADLINE = 20.0                                  # seconds that one attempt may take
 
 
@@ -64,31 +65,33 @@ def _body(fn: Callable[..., Any], world: World) -> "Callable[[Communicator], Any
 
 
 def _words(spent: Spent, budget: Budget, kept: dict[str, bool], attempted: Run) -> list[str]:
-    """A line for each part of the budget."""
+    """A line for each part of the budget, and where too much was said, what was said."""
     lines = [_line("sync points", kept, _met(spent.sync_points, spent.messages),
                    _met(budget.sync_points, budget.messages)),
              _line("bytes", kept, _moved(spent.payload, spent.sent), _moved(budget.payload, budget.sent)),
-             _line("memory", kept, f"rank {spent.hungriest} held {size(spent.memory)} at once",
-                   f"{size(budget.memory + ALLOWANCE)} beyond what it was given")]
-    if not kept["sync points"] or not kept["bytes"]:
-        lines += [f"  {event.op} at {event.site}: {event.before} → {event.after}, {size(event.payload)}"
-                  for event in attempted.events]
+             _line("memory", kept, f"rank {spent.hungriest} held {size(spent.memory)} at once beyond what it was given",
+                   size(budget.memory + ALLOWANCE))]
     if spent.unseen:
         lines.append("  ranks met in ways that aren't on record: talk through the methods of tp alone.")
+    elif not kept["sync points"] or not kept["bytes"]:
+        lines += [f"  rank 0: {event.op} at {plain(event.site)}, {event.before} → {event.after}, {size(event.payload)}"
+                  for event in attempted.trace if event.rank == 0][:_MOST_LINES]
     return lines
 
 
 def _line(part: str, kept: dict[str, bool], was: str, may: str) -> str:
-    if not kept[part]:
-        return f"{part}: {was}; the budget is {may}: 0 of {count(PARTS[part], 'point')}."
-    return f"{part}: {was}, within {may}: {count(PARTS[part], 'point')}."
+    got = count(PARTS[part], "point") if kept[part] else f"over budget, 0 of {count(PARTS[part], 'point')}"
+    return f"{part}: {was}, at most {may}: {got}."
 
 
 def _met(sync_points: int, messages: int) -> str:
-    both = [count(sync_points, "sync point")] if sync_points or not messages else []
-    return " and ".join(both + [count(messages, "message")] * bool(messages))
+    return _both(str(sync_points), count(messages, "message"), sync_points, messages)
 
 
 def _moved(payload: int, sent: int) -> str:
-    both = [f"{size(payload)} of payload"] if payload or not sent else []
-    return " and ".join(both + [f"{size(sent)} in messages"] * bool(sent))
+    return _both(size(payload), f"{size(sent)} in messages", payload, sent)
+
+
+def _both(collective: str, message: str, some: int, more: int) -> str:
+    """What there is of either; of the first alone where there is none."""
+    return " and ".join([collective] * bool(some or not more) + [message] * bool(more))
