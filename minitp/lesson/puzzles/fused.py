@@ -5,7 +5,16 @@ import numpy as np
 
 from minitp.comm.states import shard
 from minitp.cut import Cut
-from minitp.lesson.puzzles.base import Budget, Mistake, Puzzle, World, everywhere, largest_term, own_terms, times_too_many
+from minitp.lesson.puzzles.base import (
+    Budget,
+    Mistake,
+    Puzzle,
+    World,
+    everywhere,
+    largest_term,
+    own_terms,
+    times_too_many,
+)
 
 _QKV = """\
 Many checkpoints store the three projections of attention as one matrix: the `q` rows of all heads, below them the `k`
