@@ -7,18 +7,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minitp.config import ModelConfig
+from minitp.lesson.runs import Run
 from minitp.lesson.stage import in_notebook
 from minitp.placement import Placement
 from minitp.trace.file import Trace
+from minitp.trace.timeline import Timeline
+from minitp.trace.wording import count, plain
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from minitp.plan.links import Link
     from minitp.view.lab import Play
-    from minitp.view.plan_network import Network
     from minitp.view.lines import Lines
     from minitp.view.plan import Asked
+    from minitp.view.plan_network import Network
 
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -139,6 +142,25 @@ def growing(asked: "Asked") -> None:
         from minitp.view.figures.plan_memory import growing_figure
         return growing_figure(found)
     picture(draw, f"Stacked bars of memory: {', '.join(bar.name for bar in found.bars)}. {growth_line(found)}")
+
+
+def timeline(run: Run) -> None:
+    """Who computed, waited and moved data when: the Timeline page's lanes, one for each rank."""
+    from minitp.view.passes import Passes
+    from minitp.view.timeline import detail, hover_texts
+    passes = Passes(Timeline.of(run.trace))
+    if not passes.work:
+        print("No timeline: the ranks didn't talk to each other.")
+        return
+    bars = detail(passes, 0, len(passes.work) - 1)
+    met = ", ".join(dict.fromkeys(f"{event.op} at {event.site}" for event in run.events))
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.timeline import lanes_figure
+        return lanes_figure(bars, hover_texts(passes, bars))
+
+    picture(draw, f"a lane over time for each of {count(run.ranks, 'rank')}: computing in the rank's color, waiting "
+                  f"hatched, moving dark; rank 0 met the others in {plain(met)}.")
 
 
 def watch(trace: Trace, alt: str, at: str = "") -> None:
