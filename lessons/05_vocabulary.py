@@ -127,10 +127,10 @@ guess.check("same" if gathered.payload == summed.payload else "different",
 from minitp.plan import catalogue
 
 smollm2 = catalogue.model("smollm2-135m").config
-pictures.shards(minitp.Placement(smollm2, 4, embedding="hidden"), "embedding.weight")
+pictures.parameter(minitp.Placement(smollm2, 4, embedding="hidden"), "embedding.weight")
 
 # %%
-pictures.shards(minitp.Placement(smollm2, 4, embedding="vocab"), "embedding.weight")
+pictures.parameter(minitp.Placement(smollm2, 4, embedding="vocab"), "embedding.weight")
 
 # %% [markdown]
 # ## Vocabularies that don't divide

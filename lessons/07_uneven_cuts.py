@@ -81,7 +81,7 @@ guess.check(held, "kv heads 0, 1 and 2 are each needed on two ranks.")
 # The matrix that makes the keys, on 5 ranks. What several ranks hold is drawn in stripes, one for each holder.
 
 # %%
-pictures.shards(minitp.Placement(smollm2, 5), "layers.0.attention.k.weight")
+pictures.parameter(minitp.Placement(smollm2, 5), "layers.0.attention.k.weight")
 
 # %% [markdown]
 # Copies must never be gathered: lay the ranks' kv heads side by side, and you get 6 where the model has 3. Nothing has
