@@ -3,7 +3,7 @@
 A figure is made only where somebody sees it, so a script needs no Plotly.
 """
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitp.config import ModelConfig
@@ -59,6 +59,20 @@ def payloads(found: "Network", alt: str) -> None:
         from minitp.view.figures.plan_network import curve_figure
         return curve_figure(found)
     picture(draw, alt)
+
+
+def held(name: str, shape: tuple[int, int], axes: tuple[str, str], cut: int, ranges: Sequence[range]) -> None:
+    """Who holds which part of a matrix that is cut along the axis `cut`; parts may overlap."""
+    from minitp.view.shards import holders
+    from minitp.view.tensor import outlines
+    made = outlines(name, shape, axes, cut, ranges)
+    parts = ", ".join(f"{axes[cut]} {band.start}–{band.stop - 1} on {holders(band.ranks, made.ranks)}"
+                      for band in made.bands)
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.shards import tensor_figure
+        return tensor_figure(made)
+    picture(draw, f"{name}, {shape[0]} by {shape[1]}: {parts}.")
 
 
 def one_round(play: "Play", round: int) -> None:
