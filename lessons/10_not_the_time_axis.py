@@ -113,8 +113,8 @@ print(f"one rank holds {WEIGHTS:,} B of weights and {CACHE:,} B of cache")
 # **Time.** A rank takes some of the tokens of each sequence. Norm, projections and MLP look at one token at a time:
 # free. But a query looks at the keys and values of all earlier tokens, and those are on other ranks.
 #
-# **Embedding.** A rank takes some heads and some of the MLP's columns, for all tokens: column then row, as in lessons
-# 02, 03 and 04.
+# **Embedding.** A rank takes some heads and some of the MLP's columns, for all tokens: column then row, as in lesson 02
+# and lesson 04.
 #
 # **Predict.** How many sync points does the time cut need for its 2 layers?
 
@@ -263,15 +263,15 @@ guess.check(100 * (WEIGHTS - decode["time"].results[0][1]) // WEIGHTS, "each ran
 
 # %% [markdown]
 # Read the last column. The embedding cut can't hold less than one kv head: on 4 ranks, 2 kv heads are held twice. The
-# time cut has no copies, at any number of kv heads. (The rank that keeps the new token has a little more.) Here is one
-# layer's keys, cut both ways:
+# time cut has no copies, at any number of kv heads. (The rank that keeps the new token has a little more.) Here is what
+# each of 4 ranks holds, cut both ways; a cell is as wide as the whole, and what is filled is held:
 
 # %%
-four = minitp.Placement(config, 4)
-pictures.held("Keys of a layer, cut by heads", (T, K * E), ("token", "kv head number"), 1,
-              [range(r.start * E, r.stop * E) for r in map(four.kv_heads, range(4))])
-pictures.held("Keys of a layer, cut by time", (T, K * E), ("token", "kv head number"), 0,
-              [minitp.Cut(T, 4).of(rank) for rank in range(4)])
+four, ranks = minitp.Placement(config, 4), range(4)
+pictures.held([("MLP's weights, embedding cut", "columns", F, [four.ffn.of(rank) for rank in ranks]),
+               ("MLP's weights, time cut", "columns", F, [range(F) for _ in ranks]),
+               ("cached keys, embedding cut", "kv heads", K, [four.kv_heads(rank) for rank in ranks]),
+               ("cached keys, time cut", "tokens", T, [minitp.Cut(T, 4).of(rank) for rank in ranks])])
 
 # %% [markdown]
 # ## The same for a large model
@@ -351,11 +351,12 @@ for name, layout in (("embedding over 8", Layout(tp=8)), ("time over 8", Layout(
 #
 # ## Exercises
 #
-# **10.1** How many bytes of keys and values does a time cut gather in all layers for one prompt of 1,000 tokens of
+# **10.1** How many bytes of keys and values does a time cut gather in all layers for one prompt of 1000 tokens of
 # SmolLM2-135M, 4 bytes a number? (Its sizes are printed.)
 
 # %%
-smol, tokens = catalogue.model("smollm2-135m").config, f"{1000:,}"
+smol = catalogue.model("smollm2-135m").config
+tokens = 1000
 print(f"{smol.layers} layers, {smol.kv_heads} kv heads of {smol.head_size}, hidden size {smol.hidden}")
 exercise("10.1", None)
 

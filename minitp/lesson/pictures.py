@@ -61,18 +61,24 @@ def payloads(found: "Network", alt: str) -> None:
     picture(draw, alt)
 
 
-def held(name: str, shape: tuple[int, int], axes: tuple[str, str], cut: int, ranges: Sequence[range]) -> None:
-    """Who holds which part of a matrix that is cut along the axis `cut`; parts may overlap."""
-    from minitp.view.shards import holders
-    from minitp.view.tensor import outlines
-    made = outlines(name, shape, axes, cut, ranges)
-    parts = ", ".join(f"{axes[cut]} {band.start}–{band.stop - 1} on {holders(band.ranks, made.ranks)}"
-                      for band in made.bands)
+def held(arrays: Sequence[tuple[str, str, int, Sequence[range]]]) -> None:
+    """What each rank holds of some arrays, a row for each: its name, what is cut, how many of these there are, and each
+    rank's part of them. Where all have all it is whole."""
+    from minitp.comm.states import WHOLE, shard
+    from minitp.view.cut_rows import Row
+    rows, words = [], []
+    for name, unit, size, parts in arrays:
+        whole = all(len(part) == size for part in parts)
+        spans = tuple((part.start / size, part.stop / size) for part in parts)
+        rows.append(Row("array", name, f"{size} {unit}", WHOLE if whole else shard(0), spans))
+        told = ", ".join(f"rank {rank} {f'{part.start}–{part.stop - 1}' if part else 'none'}"
+                         for rank, part in enumerate(parts))
+        words.append(f"{name}: {'all on every rank' if whole else f'of {size} {unit} {told}'}")
 
     def draw() -> "go.Figure":
-        from minitp.view.figures.shards import tensor_figure
-        return tensor_figure(made)
-    picture(draw, f"{name}, {shape[0]} by {shape[1]}: {parts}.")
+        from minitp.view.figures.cut_chain import chain_figure
+        return chain_figure(rows)
+    picture(draw, "; ".join(words) + ".")
 
 
 def one_round(play: "Play", round: int) -> None:

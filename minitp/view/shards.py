@@ -1,5 +1,5 @@
 """Shards: every parameter, its cut, who holds what, how often, and the bytes of each rank. All from the placement."""
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -112,11 +112,7 @@ def bands(placement: Placement, parameter: Parameter) -> tuple[Band, ...]:
     axis = parameter.cut_axis
     if axis is None:
         return (Band(0, parameter.shape[0], tuple(range(placement.ranks))),)
-    return parted([placement.slices(parameter, rank)[axis] for rank in range(placement.ranks)])
-
-
-def parted(held: Sequence[slice | range]) -> tuple[Band, ...]:
-    """What each rank holds of an axis, parted wherever another rank begins to hold it."""
+    held = [placement.slices(parameter, rank)[axis] for rank in range(placement.ranks)]
     edges = sorted({edge for piece in held if piece.stop > piece.start for edge in (piece.start, piece.stop)})
     return tuple(Band(start, stop, tuple(rank for rank, piece in enumerate(held)
                                          if piece.start <= start and stop <= piece.stop))

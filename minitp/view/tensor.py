@@ -3,7 +3,6 @@
 A weight is stored (out, in) and drawn as its transpose, in × out, so that a cut by columns looks like columns; a table
 (vocabulary or positions × hidden) is drawn as it is stored.
 """
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from minitp.placement import Parameter, Placement
 from minitp.trace.file import Trace
 from minitp.trace.kept import KeptArray
 from minitp.view.packing import blocks
-from minitp.view.shards import Band, bands, parted
+from minitp.view.shards import Band, bands
 
 CELLS = 64                             # of a piece, in either direction: more would be smaller than a pixel
 SIGNED = 1024                          # numbers of a matrix up to which a dash marks the negative ones
@@ -81,17 +80,6 @@ def picture(placement: Placement, parameter: Parameter, arrays: dict[int, KeptAr
         shape, axes, cut = shape[::-1], axes[::-1], None if cut is None else 1 - cut
         pieces = [_transposed(piece) for piece in pieces]
     return Picture(parameter.name, (shape[0], shape[1]), (axes[0], axes[1]), cut, placement.ranks, parts, tuple(pieces))
-
-
-def outlines(name: str, shape: tuple[int, int], axes: tuple[str, str], cut: int, held: Sequence[range]) -> Picture:
-    """Any matrix that is cut along the axis `cut`, without its numbers; held[rank]: its part; parts may overlap."""
-    parts, pieces = parted(held), []
-    for band in parts:
-        along = band.start / shape[cut], band.stop / shape[cut]
-        for place, rank in enumerate(band.ranks):
-            stripe = place / len(band.ranks), (place + 1) / len(band.ranks)
-            pieces.append(Piece(rank, band.ranks, *((along, stripe) if cut == 1 else (stripe, along))))
-    return Picture(name, shape, axes, cut, len(held), parts, tuple(pieces))
 
 
 def _stripes(parameter: Parameter, band: Band, numbers: tuple[np.ndarray, bool] | None) -> list[Piece]:
