@@ -3,7 +3,7 @@
 A figure is made only where somebody sees it, so a script needs no Plotly.
 """
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitp.config import ModelConfig
@@ -96,6 +96,26 @@ def payloads(found: "Network", alt: str) -> None:
         from minitp.view.figures.plan_network import curve_figure
         return curve_figure(found)
     picture(draw, alt)
+
+
+def held(arrays: Sequence[tuple[str, str, int, Sequence[range]]]) -> None:
+    """What each rank holds of some arrays, a row for each: its name, what is cut, how many of these there are, and each
+    rank's part of them. Where all have all it is whole."""
+    from minitp.comm.states import WHOLE, shard
+    from minitp.view.cut_rows import Row
+    rows, words = [], []
+    for name, unit, size, parts in arrays:
+        whole = all(len(part) == size for part in parts)
+        spans = tuple((part.start / size, part.stop / size) for part in parts)
+        rows.append(Row("array", name, f"{size} {unit}", WHOLE if whole else shard(0), spans))
+        told = ", ".join(f"rank {rank} {f'{part.start}–{part.stop - 1}' if part else 'none'}"
+                         for rank, part in enumerate(parts))
+        words.append(f"{name}: {'all on every rank' if whole else f'of {size} {unit} {told}'}")
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.cut_chain import chain_figure
+        return chain_figure(rows)
+    picture(draw, "; ".join(words) + ".")
 
 
 def one_round(play: "Play", round: int) -> None:
