@@ -261,8 +261,8 @@ guess.check(bounds["decode over nvlink3"], "on a fast link a token waits for its
 # Read the rows in pairs. In **decode** latency is more than moving: more bandwidth would not help, fewer messages
 # would. Only over 1 GbE does moving catch up, and the table before told why: that link's n½ lies below the payload. In
 # **prefill** it is the other way round: 2048 times the bytes, a few times the latency (a library takes an algorithm
-# with fewer bytes and more waiting), so bytes rule. "The price is communication" holds for the links between machines;
-# on NVLink reading and computing are more.
+# with fewer bytes and more waiting), so bytes rule. So "the price is communication" holds for a prompt on every link
+# but NVLink, and for a token over Ethernet. On the fast links a token pays more for reading its weights.
 #
 # Batching shares latency. The same decode step with more sequences:
 
@@ -277,8 +277,8 @@ for batch in (1, 8, 64):
     print(f"{batch:3} sequences: {1e3 * time.latency_s:20.1f} ms {1e3 * time.latency_s / batch:12.2f} ms      {by}")
 
 # %% [markdown]
-# With 8 sequences the latency is that of one. With 64 the library changes to another protocol, which waits longer and
-# carries more bytes a second; for each token it is less all the same.
+# With 8 sequences the latency is that of one. With 64 the library goes another way, which waits longer and carries more
+# bytes a second; for each token it is less all the same.
 #
 # ## Measured, on the machine that runs this
 #

@@ -194,8 +194,9 @@ guess.check(prefill["time"].sync_points, "keys and values, gathered as one array
 # %% [markdown]
 # So "it can't be cut along time" is not true of a prefill, nor of training: all tokens are known, and the cut needs one
 # gather a layer. Here it even moves fewer bytes than the embedding cut: keys and values of 2 kv heads, against two sums
-# of the whole hidden size. What it does not do is share the *weights*: every rank holds, and reads, all of them. Only
-# the embedding cut makes them fewer. And its shares of the work are uneven, as later tokens look at more earlier ones:
+# of the whole hidden size. It shares out the work. What it does not share is the *weights*: every rank holds, and
+# reads, all of them. Only the embedding cut makes them fewer. And its shares of the work are uneven, as later tokens
+# look at more earlier ones:
 
 # %%
 def looked_at(tp):
@@ -337,9 +338,10 @@ from minitp.plan.job import Inference
 from minitp.plan.layout import Layout
 from minitp.plan.speed import decode as model_of
 
-machine = catalogue.machine("8xh200")                     # cards on which all the weights nearly fit
+machine = catalogue.machine("8xh200")                     # 141 GB a card: all the weights, nearly
 print("one sequence, 8,192 tokens cached, a model:  read by a rank   reading     syncs")
-for name, layout in (("embedding over 8", Layout(tp=8)), ("time over 8", Layout(cp=8)), ("4 × 2", Layout(tp=4, cp=2))):
+for name, layout in (("embedding over 8", Layout(tp=8)), ("time over 8", Layout(cp=8)),
+                     ("embedding over 4, time over 2", Layout(tp=4, cp=2))):
     step = model_of.token(catalogue.model("llama-3.1-70b"), layout, Inference(1, prompt, 1), machine, context=prompt)
     print(f"{name:43} {step.bytes_read / 1e9:12.1f} GB {1e3 * step.memory_s:7.1f} ms {1e3 * step.network_s:6.1f} ms")
 

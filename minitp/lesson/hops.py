@@ -31,7 +31,7 @@ def _longest_path(said: list[Event]) -> int:
     """A message takes one round from when its sender is ready; a taker that is busy takes it a round later."""
     left = {rank: deque(event for event in said if event.rank == rank) for rank in {event.rank for event in said}}
     ready = dict.fromkeys(left, 0)
-    arrives: dict[tuple[int, int | None, int], int] = {}            # (from, to, its number) → the round
+    arrives: dict[tuple[int | None, int | None, int], int] = {}     # (from, to, its number) → the round
     while any(left.values()):
         for rank, events in left.items():
             while events:

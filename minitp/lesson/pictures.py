@@ -77,12 +77,11 @@ def bytes_per_rank(placement: Placement, item_bytes: int = 4) -> None:
 
 def lanes(trace: Trace, phase: str, step: int, alt: str) -> None:
     """One pass of a recorded run, a lane for each rank: computing, waiting and moving."""
-    from minitp.trace.timeline import Timeline
-    from minitp.view.passes import Passes
-    from minitp.view.timeline import detail
-
     def draw() -> "go.Figure":
+        from minitp.trace.timeline import Timeline
         from minitp.view.figures.timeline import lanes_figure
+        from minitp.view.passes import Passes
+        from minitp.view.timeline import detail
         passes = Passes(Timeline.of(trace))
         index = next(at for at, row in enumerate(passes.work) if (row.phase, row.step) == (phase, step))
         bars = detail(passes, index, index)
@@ -108,7 +107,7 @@ def held(arrays: Sequence[tuple[str, str, int, Sequence[range]]]) -> None:
         whole = all(len(part) == size for part in parts)
         spans = tuple((part.start / size, part.stop / size) for part in parts)
         rows.append(Row("array", name, f"{size} {unit}", WHOLE if whole else shard(0), spans))
-        told = ", ".join(f"rank {rank} {f'{part.start}–{part.stop - 1}' if part else 'none'}"
+        told = ", ".join(f"rank {rank} has {len(part)}" + (f" from number {part.start} on" if part else "")
                          for rank, part in enumerate(parts))
         words.append(f"{name}: {'all on every rank' if whole else f'of {size} {unit} {told}'}")
 

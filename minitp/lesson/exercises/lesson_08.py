@@ -42,7 +42,7 @@ def _ring_all_gather(gather: Any) -> Verdict:
     for ranks in (3, 5):
         cut, whole = Cut(2 * ranks + 1, ranks), np.arange(2.0 * ranks + 1)
         parts = [whole[cut.of(rank).start:cut.of(rank).stop] for rank in range(ranks)]
-        found = _by_messages(lambda tp, parts=parts, cut=cut: gather(tp, parts[tp.rank].copy(), cut), ranks, whole)
+        found = _by_messages(_with_parts(gather, parts, cut), ranks, whole)
         if isinstance(found, Verdict):
             return found
         if found.rounds > ranks - 1 or found.messages != ranks * (ranks - 1):
@@ -52,6 +52,10 @@ def _ring_all_gather(gather: Any) -> Verdict:
             return Verdict(False, f"right, but a rank sent {found.busiest} bytes of a vector of {whole.nbytes}: pass "
                                   "on only the part that came last.")
     return Verdict(True, "right on 3 and 5 ranks: p − 1 rounds, and a rank sends every part but one once.")
+
+
+def _with_parts(gather: Any, parts: list[np.ndarray], cut: Cut) -> "Callable[[Communicator], Any]":
+    return lambda tp: gather(tp, parts[tp.rank].copy(), cut)
 
 
 def _tree_broadcast(broadcast: Any) -> Verdict:
