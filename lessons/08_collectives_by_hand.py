@@ -252,8 +252,8 @@ pictures.costs("all_reduce", 8, ethernet, "ring", 16_384)
 
 # %% [markdown]
 # Down a column: for the small payload doubling, for the large one the ring. Along a row: the star grows in proportion
-# to `p`. (`halving` in the picture is doubling's cousin: halves instead of wholes, as few bytes as a ring in 2 lg p
-# rounds.)
+# to `p`, and so do the ring's many small messages; with the large payload the ring hardly grows at all. (`halving` in
+# the picture is doubling's cousin: halves instead of wholes, as few bytes as a ring in 2 lg p rounds.)
 #
 # ## Why 4 computers beat 8
 #
