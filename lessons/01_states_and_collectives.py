@@ -42,7 +42,8 @@ print(f"One {card.name}, a card that such models run on, has {size(card.memory)}
 #
 # `run(fn, ranks=4)` starts `fn` on four ranks, and gives back what each returned. What `fn` gets, here called `tp`, is
 # the rank's telephone: `tp.rank` is its number, `tp.size` how many there are. (`tp` stands for *tensor parallel*, the
-# name for cutting the matrices themselves.) In a notebook the ranks are threads, so nothing has to be installed.
+# name for cutting the matrices themselves.) In a notebook the ranks are threads, so nothing has to be installed. (`run`
+# is `minitp.launch`, which starts ranks, with a record of all that they say to each other.)
 
 
 # %%

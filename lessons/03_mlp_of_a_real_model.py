@@ -169,44 +169,11 @@ assert abs(total - y_true[0]) < 1e-5
 pictures.chain(config, ranks=4, part="mlp")
 
 # %% [markdown]
-# ## What if gate and up are cut differently?
-#
-# In memory, minitp keeps a rank's rows of `gate` and of `up` in one matrix, so that both are one product. There is a
-# trap: stack the *whole* `gate` on the *whole* `up`, and cut the stack into equal slices. Then some ranks get rows of
-# `gate` only.
-#
-# **Predict.** Four ranks take such slices, treat the upper half as gate and the lower as up, and sum as before. Does
-# anything raise an error? (True or False)
-
-# %%
-guess = predict("the wrong cut raises an error", None)
-
-
-# %%
-def cut_the_stack(tp):
-    rows = minitp.Cut(2 * F, tp.size, unit=2).of(tp.rank)                             # of gate and up, one on the other
-    mine = np.concatenate([gate, up])[rows.start:rows.stop] @ x
-    half = len(rows) // 2
-    h_p = silu(mine[:half]) * mine[half:]
-    y_p = h_p @ down[:, rows.start // 2:rows.stop // 2].T
-    return tp.all_reduce(minitp.Partial(y_p, tp), site="mlp.down", reason="add the ranks' partial MLP output")
-
-
-try:
-    wrong = run(cut_the_stack, ranks=4, threads=True).results[0]
-    raised = False
-    print(f"shape {wrong.shape}, y[0] = {wrong[0]:.4f}; right is {y_true[0]:.4f}")
-    print(f"largest error {np.abs(wrong - y_true).max():.3f}, largest number of the right y {np.abs(y_true).max():.3f}")
-except ValueError:
-    raised = True
-guess.check(raised, "all shapes fit and every sum is a sum: only the numbers are wrong. Checkpoints that store gate "
-                    "and up as one matrix have to be cut in two places.")
-
-# %% [markdown]
 # ## With minitp's layers
 #
-# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 holds
-# the MLP layer. `product` returns the partial sum; the block adds it up.
+# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 (layer
+# 0) holds the MLP. In memory, a rank's rows of `gate` and of `up` lie in one matrix, so that both are one product.
+# `product` returns the partial sum; the block adds it up.
 
 # %%
 from minitp.context import Context
