@@ -244,9 +244,9 @@ for row in summarize(timeline, "site", rank=0):
 # %% [markdown]
 # ## Watch one
 #
-# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: its slices of x, gate, up
-# and down, its h, its partial sum. At the right the gate through which all must go, and under it the equation with the
-# true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
+# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: x, which is whole, the rank's
+# pieces of gate, up and down, its h, its partial sum. Then comes the gate through which all must go; under it is the
+# equation with the true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
 
 # %%
 pictures.watch(tiny_run, "The player at the MLP of layer 0: four lanes, one for each rank, with its pieces of the "
@@ -279,8 +279,10 @@ guess.check(len(sites), "2 L + 2 again.")
 #
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed, `minitp run -n 4 03_mlp_of_a_real_model.py` (or `mpirun -n 4
-# python 03_mlp_of_a_real_model.py`) runs the same cells on 4 processes.
+# This notebook is also a script. With MPI installed, either of these runs the same cells on 4 processes:
+#
+#     minitp run -n 4 03_mlp_of_a_real_model.py
+#     mpirun -n 4 python 03_mlp_of_a_real_model.py
 #
 # ## Exercises
 #

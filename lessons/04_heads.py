@@ -326,8 +326,10 @@ pictures.watch(recorded, "The player at the attention of layer 0: on each of fou
 # %% [markdown]
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed, `minitp run -n 4 04_heads.py` (or `mpirun -n 4 python
-# 04_heads.py`) runs the same cells on 4 processes.
+# This notebook is also a script. With MPI installed, either of these runs the same cells on 4 processes:
+#
+#     minitp run -n 4 04_heads.py
+#     mpirun -n 4 python 04_heads.py
 #
 # ## Exercises
 #
