@@ -53,11 +53,12 @@ guess = predict("share of the weights in MLPs", None)
 
 
 # %%
+from minitp.plan import catalogue
+
+
 def weights_of(config, part=""):
     return sum(p.size for p in Placement(config, ranks=1).parameters if part in p.name)
 
-
-from minitp.plan import catalogue
 
 for one in (config, catalogue.model("smollm2-135m").config, catalogue.model("llama-3.1-405b").config):
     share = weights_of(one, ".mlp.") / weights_of(one)
@@ -244,9 +245,9 @@ for row in summarize(timeline, "site", rank=0):
 # %% [markdown]
 # ## Watch one
 #
-# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: x, which is whole, the rank's
-# pieces of gate, up and down, its h, its partial sum. Then comes the gate through which all must go; under it is the
-# equation with the true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
+# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: x, which is whole, then the
+# rank's pieces of gate, up and down, its h, its partial sum. Then comes the gate through which all must go; under it is
+# the equation with the true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
 
 # %%
 pictures.watch(tiny_run, "The player at the MLP of layer 0: four lanes, one for each rank, with its pieces of the "
