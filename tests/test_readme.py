@@ -15,6 +15,7 @@ import minitp
 from minitp.cli import app
 from minitp.cli_plan import plan_app
 from minitp.commands.compare import CompareOptions
+from minitp.commands.lessons_copy import files
 from minitp.config import TINY, ModelConfig
 from minitp.placement import Placement
 from minitp.plan.questions import QUESTIONS
@@ -134,6 +135,8 @@ def test_a_wheel_carries_the_lessons_and_the_app(tmp_path):
             *(f"minitp/plan/catalogue/{kind}.toml" for kind in ("models", "devices", "machines", "links", "runs"))
             } <= set(names)
     assert not [name for name in names if name.startswith("tests/") or "media" in name]
+    carried = {name.removeprefix("minitp/_lessons/") for name in names if name.startswith("minitp/_lessons/")}
+    assert carried == set(files(ROOT / "lessons")) and any(name.endswith(".ipynb") for name in carried)
 
 
 @pytest.mark.slow

@@ -24,9 +24,9 @@ def exported(window, tmp_path):
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
 
-    def opened(made, fragment=""):
+    def opened(made, fragment="", at=""):
         file = tmp_path / "run.html"
-        file.write_text(to_html(made), "utf-8")
+        file.write_text(to_html(made, at), "utf-8")
         page.goto(file.as_uri() + fragment)
         page.wait_for_selector(".player[data-state*=token]")
         return page
@@ -52,6 +52,15 @@ def test_a_fragment_is_a_place(exported, tiny_play):
     settle(page)
     assert state_of(page) == {"token": "2", "sync": str(tiny_play["passes"]["first"][2] + 3), "phase": "1",
                               "playing": "0", "clock": "measured"}
+
+
+def test_a_page_can_start_at_a_place_of_its_own(exported, tiny_play):
+    page = exported(tiny_play, at="token=2&sync=3&phase=1")
+    settle(page)
+    assert (state_of(page)["token"], state_of(page)["phase"]) == ("2", "1")
+    page = exported(tiny_play, "#token=1&sync=0", at="token=2&sync=3&phase=1")
+    settle(page)
+    assert state_of(page)["token"] == "1"
 
 
 def test_a_strangers_words_stay_words(exported, scatter_trace):

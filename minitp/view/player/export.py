@@ -20,7 +20,7 @@ _PAGE = """<!doctype html>
 </style>
 </head>
 <body>
-<main id="watch">
+<main id="watch" data-at="{at}">
 <noscript><p>This page plays a recorded run: it needs JavaScript. Nothing is sent anywhere.</p></noscript>
 {markup}
 </main>
@@ -34,16 +34,17 @@ startStandalone(document.getElementById("watch"), JSON.parse(document.getElement
 """
 
 
-def to_html(play: dict[str, Any]) -> str:
+def to_html(play: dict[str, Any], at: str = "") -> str:
     """The page as text. A play's words can't break out of it: the data is JSON without <, > and &, read as data.
 
-    The page's own policy lets only the player's script run, and nothing be fetched.
+    `at` is where it starts, as in an address (token=3&sync=0&phase=3), unless its own says so. The page's own policy
+    lets only the player's script run, and nothing be fetched.
     """
     script = "\n" + assets.javascript("standalone") + _START
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = (f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:; "
               "base-uri 'none'; form-action 'none'")
-    return _PAGE.format(policy=policy, title=html.escape(f"{play['run']['title']} · minitp"),
+    return _PAGE.format(policy=policy, at=html.escape(at), title=html.escape(f"{play['run']['title']} · minitp"),
                         css=assets.css("standalone"), markup=assets.html(), play=as_json(play), script=script)
 
 

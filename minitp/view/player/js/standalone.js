@@ -1,4 +1,4 @@
-// The player in a file of its own: no server. The address's #fragment says where to start.
+// The player in a file of its own: no server. The address's #fragment says where to start, else the root's data-at.
 
 // root holds the player's markup; play is the parsed JSON.
 function startStandalone(root, play) {
@@ -10,7 +10,7 @@ function startStandalone(root, play) {
   };
   const player = createPlayer(element, play, { open() {}, link });
   const follow = () => {
-    const action = player.model && actionOfKeys(player.model, new URLSearchParams(location.hash.slice(1)));
+    const action = player.model && actionOfKeys(player.model, new URLSearchParams(location.hash.slice(1) || root.dataset.at));
     if (action) player.act({ ...action, jump: true });
   };
   follow();
