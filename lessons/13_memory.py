@@ -149,7 +149,7 @@ def held(learner, batch, tokens):
 
 for row in own.training(Placement(TINY, 4), 0, 2, 32, dtype="bf16"):
     if row.kind != "activations" and row.kind != "logits":
-        print(f"{row.kind:9} {row.term:28} {row.formula:38} {row.bytes:7,} bytes")
+        print(f"{row.kind:9} {row.term:22} {row.formula:42} {row.bytes:7,} bytes")
 for dtype in ("float32", "bf16"):
     found = run(lambda tp, dtype=dtype: held(learner_of(tp, dtype=dtype), 2, 32), ranks=4).results
     counted = found[0][0]
@@ -231,8 +231,9 @@ for name, job in jobs.items():
     print(f"{name:28} {both(size):22} {size / P:.2g} B a parameter, {size / formula:.3f} of the formula")
 
 # %% [markdown]
-# Beside 16 bytes a parameter one sequence is little; hundreds at once would not be. (A card works on few at a time, and
-# cuts them over ranks.)
+# The two counts agree. Since then dropout has gone, and fused attention kernels compute the scores again as they go:
+# about a quarter is left. Beside 16 bytes a parameter one sequence is little; hundreds at once would not be. (A card
+# works on few at a time, and ranks share them out.)
 #
 # ## Is it parameters × batch?
 #
@@ -317,8 +318,8 @@ guess.check(int(numbers["cards 16"]), f"16 · {P / 1e9:.1f}e9 / 80e9, rounded up
 
 # %% [markdown]
 # 700 GB is right for what it counts, **and not enough**: the optimizer's 12 bytes are left out, three quarters of it
-# all. The states are 2.79 TB to 3.14 TB, so 33 to 40 cards *before activations*, by real or nominal size
-# and by 16 or 18 bytes. To *run* it, one machine does.
+# all. The states are 2.79 TB to 3.14 TB, so 33 to 40 cards *before activations*, by real or nominal size and by 16 or
+# 18 bytes. To *run* it, one machine does.
 #
 # ## Are single-precision gradients sensible?
 #
@@ -372,9 +373,11 @@ print(f"float32 gradients: {MIXED_FP32_GRADIENTS.states - MIXED.states:g} bytes 
 print(f"a step of BLOOM sums {precision['micro-batches']:g} micro-batches on each of its replicas")
 
 # %% [markdown]
-# So **yes, they are sensible**, for 2 bytes a parameter: what is *added up* is kept in float32, what is *multiplied or
-# sent* may be bf16. BLOOM and Llama 3.1 were trained so, and so does minitp. Norms, softmax and the loss are computed
-# in float32 for the same reason. It holds for weights, too: an update is added to them.
+# Real gradients have both signs, so their sum suffers less than that of the ones; still, a third of the additions were
+# lost, and longer sums lose more. So **yes, they are sensible**, for 2 bytes a parameter: what is *added up* is kept in
+# float32, what is *multiplied or sent* may be bf16. BLOOM and the largest Llama were trained so, and minitp does it,
+# too. Norms, softmax and the loss are computed in float32 for the same reason. It holds for weights as well: an update
+# is added to them.
 #
 # **Predict.** One step of Adam changes every weight of `tiny`. How many percent of the weights are still the same when
 # rounded to bf16?
