@@ -163,6 +163,9 @@ def test_the_network_of_a_group(asked, group):
     figure = network_figures.curve_figure(found)
     stars = [trace for trace in figure.data if str(getattr(trace.marker, "symbol", "")).startswith("star")]
     assert [trace.x[0] for trace in stars] == [mark.payload for mark in found.curve.marks]
+    if found.curve.half is not None:                    # the note stands at its line, whose place is in bytes
+        (line,), (note,) = figure.layout.shapes, figure.layout.annotations
+        assert 10**note.x == pytest.approx(line.x0) and note.text == "n½"
     assert found.syncs == 2 * asked.planned().config.layers + 2
     assert f"for {found.syncs:,}, 2 in each layer and 2 at the ends" in plan_network.links_line(found, False)
 

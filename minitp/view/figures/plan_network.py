@@ -1,5 +1,6 @@
 """Latency against bytes, and what the syncs of one token cost on each link. All of it a model, but the hollow marks."""
 from collections.abc import Callable
+from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -42,8 +43,9 @@ def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
                            marker={"symbol": _MARKS[at % len(_MARKS)], "size": 15, "color": ink,
                                    "line": {"width": 1, "color": GREY}})
     if one.half is not None:
-        figure.add_vline(x=one.half, line={"color": GREY, "width": 1.5, "dash": "dot"},
-                         annotation={"text": "n½", "yanchor": "bottom", "font": {"color": ink}})
+        figure.add_vline(x=one.half, line={"color": GREY, "width": 1.5, "dash": "dot"})
+        figure.add_annotation(x=log10(one.half), y=1, yref="paper", yanchor="bottom", text="n½", showarrow=False,
+                              font={"color": ink})          # on a logarithmic axis a note's place is the power of ten
     laid_out(figure, 380, legend=4)
     ticks = one.sizes[2::8]
     figure.update_xaxes(type="log", tickangle=0, tickvals=list(ticks),
