@@ -20,9 +20,9 @@ class Attempt:
         return self.run is not None and all(result is None for result in self.run.results)
 
 
-def attempt(fn: "Callable[[Communicator], Any]", ranks: int) -> Attempt:
-    """fn(tp) on `ranks` threads; an error of the reader's code is an answer, too."""
+def attempt(fn: "Callable[[Communicator], Any]", ranks: int, deadline: float | None = None) -> Attempt:
+    """fn(tp) on `ranks` threads, for `deadline` seconds at most; an error of the reader's code is an answer, too."""
     try:
-        return Attempt(run(fn, ranks, threads=True))
-    except Exception as error:  # what a reader's code may raise is anybody's guess
+        return Attempt(run(fn, ranks, threads=True, deadline=deadline))
+    except (Exception, SystemExit) as error:  # what a reader's code may raise is anybody's guess
         return Attempt(None, "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minitp.config import ModelConfig
+from minitp.lesson.runs import Run
 from minitp.lesson.stage import in_notebook
 from minitp.trace.file import Trace
+from minitp.trace.timeline import Timeline
+from minitp.trace.wording import count, plain
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -47,6 +50,25 @@ def watch(trace: Trace, alt: str, at: str = "") -> None:
                  'style="border: 0"></iframe>')
         _display({"text/html": frame}, alt)
     print(f"Picture: {alt}")
+
+
+def timeline(run: Run) -> None:
+    """Who computed, waited and moved data when: the Timeline page's lanes, one for each rank."""
+    from minitp.view.passes import Passes
+    from minitp.view.timeline import detail, hover_texts
+    passes = Passes(Timeline.of(run.trace))
+    if not passes.work:
+        print("No timeline: the ranks didn't talk to each other.")
+        return
+    bars = detail(passes, 0, len(passes.work) - 1)
+    met = ", ".join(dict.fromkeys(f"{event.op} at {event.site}" for event in run.events))
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.timeline import lanes_figure
+        return lanes_figure(bars, hover_texts(passes, bars))
+
+    picture(draw, f"a lane over time for each of {count(run.ranks, 'rank')}: computing in the rank's color, waiting "
+                  f"hatched, moving dark; rank 0 met the others in {plain(met)}.")
 
 
 def _display(data: dict[str, Any], alt: str) -> None:

@@ -10,7 +10,7 @@ from minitp.launcher.world import script_defaults, script_ranks
 from minitp.lesson.carry import from_plain, to_plain
 from minitp.lesson.stage import mpi_ranks
 from minitp.trace.file import Trace
-from minitp.trace.merge import align_clocks, collect, run_info
+from minitp.trace.merge import align_clocks, collect, of_threads, run_info
 from minitp.trace.recorder import Recorder
 from minitp.trace.schema import Event
 from minitp.trace.wording import size
@@ -53,33 +53,41 @@ class Run:
                   f"{size(event.payload)}: {event.reason}")
 
 
-def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = False, values: bool = False) -> Run:
+def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = False, values: bool = False,
+        kind: "type[Communicator] | None" = None, deadline: float | None = None) -> Run:
     """fn(tp) on every rank.
 
     ranks    how many threads; under mpirun and `minitp run` the ranks are those that were started
     threads  there too, each process starts `ranks` threads of its own: for what needs just so many, or is to fail
     values   also keep the arrays that the collectives saw
+    kind     a class of communicators other than Communicator, as launch() takes it
+    deadline seconds that all of it may take; None: no limit
     """
-    def on_rank(tp: "Communicator") -> tuple[Any, Trace | None]:
-        align_clocks(tp)
-        info = run_info(tp, argv=[])
-        with tp.recorder.mark("run"):
-            result = fn(tp)
-        return result, collect(tp, tp.recorder, info)
-
-    def shown(tp: "Communicator") -> tuple[list[Any], Trace]:
-        return _everybody_s(tp, *on_rank(tp))
+    recorders: dict[int, Recorder] = {}
+    about: dict[str, Any] = {}
 
     def recorder(rank: int) -> Recorder:
-        return Recorder(rank, keep_values=values)
+        recorders[rank] = Recorder(rank, keep_values=values)
+        return recorders[rank]
+
+    def on_rank(tp: "Communicator") -> Any:
+        align_clocks(tp)
+        about.update(run_info(tp, argv=[]))
+        with tp.recorder.mark("run"):
+            return fn(tp)
+
+    def shown(tp: "Communicator") -> tuple[list[Any], Trace]:
+        result = on_rank(tp)
+        return _everybody_s(tp, result, collect(tp, tp.recorder, about))
 
     started = None if threads else mpi_ranks()
     if started is not None:
-        return Run(*launch(shown, world="mpi", recorder=recorder)[0])
+        return Run(*launch(shown, world="mpi", recorder=recorder, kind=kind, run_deadline=deadline)[0])
     count = ranks if threads else script_ranks() or ranks
     with script_defaults(None, None):
-        told = launch(on_rank, ranks=count, world="threads", recorder=recorder)
-    return Run([result for result, _ in told], told[0][1])
+        results = launch(on_rank, ranks=count, world="threads", recorder=recorder, kind=kind,
+                         run_deadline=deadline)
+    return Run(results, of_threads([recorders[rank] for rank in range(count)], about))
 
 
 def _everybody_s(tp: "Communicator", result: Any, trace: Trace | None) -> tuple[list[Any], Trace]:
