@@ -46,7 +46,7 @@ class Job:
             try:
                 out, err = self._process.communicate(timeout=SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self._process.terminate()                        # not killed: `minitp run` takes its ranks along
                 out, err = self._process.communicate()
             self._ended = Ended(self._process.returncode, out, own_frames(_NOTICE.sub("", err)))
             self._folder.cleanup()
@@ -95,7 +95,7 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     root = str(Path(minitp.__file__).parents[1])                 # a source folder need not be installed
     before = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{before}" if before else root
-    return environment | {"PYTHONIOENCODING": "utf-8"} | more
+    return environment | {"PYTHONIOENCODING": "utf-8"} | dict(more)
 
 
 def own_frames(text: str) -> str:

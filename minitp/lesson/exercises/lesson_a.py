@@ -47,7 +47,7 @@ def _ring(pass_on: Any) -> Verdict:
     """A.3: `pass_on(tp, x)` gives what the rank before sent, on a ring of any size."""
     for ranks in RINGS:
         tried = attempt(lambda tp: pass_on(tp, np.full(2, 10.0 + tp.rank)), ranks, SECONDS)
-        if refused := _refused(tried, f"on {ranks} ranks all send, and nobody receives. Let some receive first (even "
+        if refused := _refused(tried, f"on {ranks} ranks all wait for each other. Let some receive first (even "
                                       "and odd ranks), or do both at once (tp.exchange)."):
             return refused
         assert tried.run is not None
