@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from minitp.cli_compare import compare
+from minitp.cli_grade import grade
 from minitp.cli_lessons import lessons
 from minitp.cli_options import (
     CUT,
@@ -52,6 +53,7 @@ app.add_typer(plan_app, name="plan")
 app.command()(train)
 app.command()(compare)
 app.command()(lessons)
+app.command(rich_help_panel=MORE)(grade)
 
 
 def version(asked: bool) -> bool:

@@ -21,6 +21,7 @@ from tests.app.browser import launched
 from tests.lessons.notebooks import LESSONS, executed, scripts
 
 WIDTH = 800                                                # px of a still picture
+LARGE = 60_000                                             # bytes of one
 _DRAW = """async ([figure, width]) => Plotly.toImage(
     {data: figure.data, layout: {...figure.layout, width: width, paper_bgcolor: "white"}},
     {format: "png", width: width, height: figure.layout.height || 450, scale: 1.5})"""
@@ -56,12 +57,19 @@ def still(output: NotebookNode, browser: Any) -> None:
 
 
 def replace(output: NotebookNode, image: Image.Image) -> None:
-    """PNG with few colors is small."""
-    file = BytesIO()
-    image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    """As it is where that is small; else with few colors, some of which then are mixed ones of two ranks' hues."""
+    data = png(image.convert("RGB"))
+    if len(data) > LARGE:
+        data = png(image.convert("RGB").quantize(128, dither=Image.Dither.NONE))
     alt = output.data["text/plain"]
-    output.data = NotebookNode({"image/png": base64.b64encode(file.getvalue()).decode("ascii"), "text/plain": alt})
+    output.data = NotebookNode({"image/png": base64.b64encode(data).decode("ascii"), "text/plain": alt})
     output.metadata = NotebookNode({"image/png": NotebookNode({"alt": alt, "width": WIDTH})})
+
+
+def png(image: Image.Image) -> bytes:
+    file = BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return file.getvalue()
 
 
 def plotly_image(figure: dict[str, Any], browser: Any) -> Image.Image:

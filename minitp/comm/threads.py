@@ -6,7 +6,7 @@ meet again so that the slots can be used anew. Sums are taken in rank order, so 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 
 import numpy as np
@@ -48,6 +48,7 @@ class ThreadTransport:
     def __init__(self, shared: ThreadWorld, rank: int):
         self.shared, self.rank, self.size = shared, rank, shared.size
         self._checked, self.patient = True, False
+        self.idle: Callable[[], AbstractContextManager[None]] = nullcontext       # entered while it waits for others
         self.waiting_since: int | None = None            # perf_counter_ns: for another rank, with nothing to do itself
 
     def announce(self, call: Call, checked: bool) -> int:
@@ -58,7 +59,8 @@ class ThreadTransport:
     def _meet(self) -> None:
         self.waiting_since = time.perf_counter_ns()
         try:
-            self.shared.meeting.wait(None if self.patient else self.shared.deadline)
+            with self.idle():
+                self.shared.meeting.wait(None if self.patient else self.shared.deadline)
         except threading.BrokenBarrierError:
             if self.shared.stopped:
                 raise RankStoppedError from None
@@ -94,8 +96,10 @@ class ThreadTransport:
                 raise
 
     def _done(self) -> None:
+        """All have read: what this rank laid down isn't kept alive by the slot."""
         if self.size > 1:
             self._meet()
+            self.shared.slots[self.rank] = None
 
     # --- the collectives ----------------------------------------------------------------------------------------
 
@@ -201,14 +205,17 @@ class ThreadTransport:
         give_up = time.monotonic() + self.shared.deadline
         self.waiting_since = time.perf_counter_ns()
         try:
-            while not look():
-                if self.shared.stopped:
-                    raise RankStoppedError
-                if time.monotonic() > give_up:
-                    raise CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s to {what}: it never "
-                                          "came")
+            with self.idle():
+                self._look_until(look, give_up, what)
         finally:
             self.waiting_since = None
+
+    def _look_until(self, look: Callable[[], bool], give_up: float, what: str) -> None:
+        while not look():
+            if self.shared.stopped:
+                raise RankStoppedError
+            if time.monotonic() > give_up:
+                raise CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s to {what}: it never came")
 
     def barrier(self) -> None:
         self._exchange(None)

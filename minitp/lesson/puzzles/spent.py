@@ -1,0 +1,143 @@
+"""What an attempt spends: sync points and bytes from its trace, memory from the allocator.
+
+A rank's memory is measurable because only one rank computes at a time: whoever waits for others gives the turn on, so
+all that is allocated between two waits belongs to one rank. That makes the number the same every time, on any machine.
+"""
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitp.lesson.puzzles.base import Budget
+from minitp.lesson.runs import Run
+from minitp.trace.schema import MESSAGES, Event
+
+if TYPE_CHECKING:
+    from minitp.comm.communicator import Communicator
+
+ALLOWANCE = 16 * 1024        # bytes that Python's own objects may take beside a budget's arrays: frames, events, names
+_BUFFER = 512                # numbers of NumPy's buffers for mixed operands: its own 8,192 would outweigh small arrays
+_LOOK_UP = 0.05              # seconds: how often a rank that waits for its turn can be interrupted
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Of the rank that spent most of each. memory: bytes, beyond what the rank was given; `hungriest` had that much.
+
+    unseen: some rank met the others in a way that isn't on record, so the rest can't be trusted.
+    """
+    sync_points: int
+    payload: int
+    messages: int
+    sent: int
+    memory: int
+    hungriest: int
+    unseen: bool
+
+    def within(self, budget: Budget) -> dict[str, bool]:
+        """Which parts of the budget are kept."""
+        return {"sync points": not self.unseen and self.sync_points <= budget.sync_points
+                and self.messages <= budget.messages,
+                "bytes": not self.unseen and self.payload <= budget.payload and self.sent <= budget.sent,
+                "memory": self.memory <= budget.memory + ALLOWANCE}
+
+
+class Meter:
+    """Gives the ranks of one run their turns, and notes what each allocates during its own."""
+
+    def __init__(self, ranks: int):
+        self.peak = [0] * ranks                  # the most it held at once, bytes
+        self.waits = [0] * ranks                 # how often it gave its turn on
+        self._held = [0] * ranks                 # that it has allocated and not freed, as of its last turn
+        self._together = threading.Barrier(ranks)
+        self._turn = threading.Lock()
+        self._owner: int | None = None
+        self._before = 0                         # bytes traced when the turn began
+
+    @contextmanager
+    def measured(self, tp: "Communicator") -> Iterator[None]:
+        """What this rank does inside, it does in its turn. All begin when all are there, and leave when all are done:
+        what a run does before and after has no turns and would be added to somebody's."""
+        rank = tp.rank
+        tp.transport.idle = lambda: self._given_on(rank)                 # type: ignore[attr-defined]
+        np.setbufsize(_BUFFER)                                           # of this thread alone
+        try:
+            self._together.wait()
+            self._begin(rank)
+            yield
+            self._end(rank)
+            self._together.wait()
+        except BaseException:
+            self._together.abort()
+            raise
+        finally:
+            self._end(rank)
+
+    @contextmanager
+    def _given_on(self, rank: int) -> Iterator[None]:
+        if self._owner != rank:                  # the run's own messages, before and after: nobody's turn
+            yield
+            return
+        self.waits[rank] += 1
+        self._end(rank)
+        try:
+            yield
+        finally:
+            self._begin(rank)
+
+    def _begin(self, rank: int) -> None:
+        while not self._turn.acquire(timeout=_LOOK_UP):
+            pass
+        self._owner = rank
+        tracemalloc.reset_peak()
+        self._before = tracemalloc.get_traced_memory()[0]
+
+    def _end(self, rank: int) -> None:
+        if self._owner != rank:                  # it was stopped while it waited for its turn
+            return
+        now, peak = tracemalloc.get_traced_memory()
+        self.peak[rank] = max(self.peak[rank], self._held[rank] + peak - self._before)
+        self._held[rank] += now - self._before
+        self._owner = None
+        self._turn.release()
+
+
+_tracing = threading.Lock()                      # the allocator is the process's: one measurement at a time
+
+
+def measured(go: "Callable[[Callable[[Communicator], Any]], Run]", ranks: int, body: "Callable[[Communicator], Any]"
+             ) -> Spent:
+    """Let `go` run body(tp) on every rank, and measure it. Do it once without measuring before: imports count, too."""
+    meter = Meter(ranks)
+
+    def on_rank(tp: "Communicator") -> Any:
+        with meter.measured(tp):
+            return body(tp)
+
+    with _tracing:
+        was = tracemalloc.is_tracing()
+        if not was:
+            tracemalloc.start()
+        try:
+            ran = go(on_rank)
+        finally:
+            if not was:
+                tracemalloc.stop()
+    return _spent(ran, meter)
+
+
+def _spent(ran: Run, meter: Meter) -> Spent:
+    events = [[event for event in ran.trace if event.rank == rank] for rank in range(ran.ranks)]
+    collectives = [[event for event in mine if event.op not in MESSAGES] for mine in events]
+    sends = [[event for event in mine if event.op == MESSAGES[0]] for mine in events]
+    waits = [2 * len(met) + len(mine) - len(met) for met, mine in zip(collectives, events, strict=True)]
+    return Spent(max(map(len, collectives)), max(map(_bytes, collectives)), max(map(len, sends)),
+                 max(map(_bytes, sends)), max(meter.peak), meter.peak.index(max(meter.peak)), meter.waits != waits)
+
+
+def _bytes(events: list[Event]) -> int:
+    return sum(event.payload for event in events)
