@@ -11,12 +11,12 @@
 # %% [markdown]
 # # 05 · The vocabulary: a table cut in two ways, and logits that need not be whole
 #
-# *The first and the last matrix of a model are its largest. How are they cut, and must every rank see every logit?*
-# About 30 minutes. You need lesson 02 (column and row cuts; the states whole, shard and partial).
+# *The first and the last matrix of a model are among its largest. How are they cut, and must every rank see every
+# logit?* About 30 minutes. You need lesson 02 (column and row cuts; the states whole, shard and partial).
 #
 # A model's text is a list of **tokens**: numbers from 0 to V − 1, V being the size of the **vocabulary**. The
-# **embedding** is a table with a row of D numbers for each token: what goes in is the row of the token. The **head**
-# is a matrix of the same shape, (V, D). Its product with the last activations gives one number for each token of the
+# **embedding** is a table with a row of D numbers for each token: what goes in is the row of the token. The **head** is
+# a matrix of the same shape, (V, D). Its product with the last activations gives one number for each token of the
 # vocabulary, the **logits**: the larger, the likelier that token comes next.
 #
 # Letters: `V` vocabulary, `D` hidden size, `p` ranks, `L` layers.
@@ -31,7 +31,7 @@ from minitp.lesson import begin, exercise, pictures, predict, run
 
 begin("05")
 V, D = 23, 6
-table = np.arange(V)[:, None] + np.arange(D) / 10            # row 12 is 12.0, 12.1, …: each number says where it is from
+table = np.arange(V)[:, None] + np.arange(D) / 10           # row 12 is 12.0, 12.1, …: each number says where it is from
 ids = np.array([[12, 0, 22]])                                # (batch, tokens): one text of three tokens
 print(table[ids[0]])
 
@@ -111,8 +111,10 @@ guess.check("same" if gathered.payload == summed.payload else "different",
             f"what is made whole is {ids.size} tokens × {D} numbers of 8 bytes, either way.")
 
 # %% [markdown]
-# Both names stand for something real, and they agree: one sync, the same payload, the same rows. Even the bits agree:
-# x + 0 + 0 is x. (How many bytes a network really carries for a sum and for a gather is lesson 08's.)
+# It is often said that the official LLaMA code splits the model by `RowParallelLinear`, `ColumnParallelLinear` and
+# `ParallelEmbedding`. It does, with one correction: Llama 3 has `VocabParallelEmbedding` in place of the last. The two
+# agree: one sync, the same payload, the same rows. Even the bits agree, for adding zeros changes none. (How many bytes
+# a network really carries for a sum and for a gather is lesson 08's.)
 #
 # Why two, then? Look at the other end. The head is a product with a (V, D) matrix; cut along the vocabulary it is
 # lesson 02's column cut, and its result a shard, for free. A table that is cut along the vocabulary too is cut into the
@@ -125,10 +127,10 @@ guess.check("same" if gathered.payload == summed.payload else "different",
 from minitp.plan import catalogue
 
 smollm2 = catalogue.model("smollm2-135m").config
-pictures.shards(minitp.Placement(smollm2, 4, embedding="hidden"), "embedding.weight")
+pictures.parameter(minitp.Placement(smollm2, 4, embedding="hidden"), "embedding.weight")
 
 # %%
-pictures.shards(minitp.Placement(smollm2, 4, embedding="vocab"), "embedding.weight")
+pictures.parameter(minitp.Placement(smollm2, 4, embedding="vocab"), "embedding.weight")
 
 # %% [markdown]
 # ## Vocabularies that don't divide
@@ -151,8 +153,8 @@ guess.check(minitp.Cut(V, 3).sizes[-1], "two ranks take one row more.")
 #
 # ## Logits: a shard for free
 #
-# The head's product gives rank r the logits of its own V/p tokens. To choose the next token by the largest logit
-# (the **arg-max**), somebody must compare them all. The plain way: gather them, so that every rank has all V.
+# The head's product gives rank r the logits of its own V/p tokens. To choose the next token by the largest logit (the
+# **arg-max**), somebody must compare them all. The plain way: gather them, so that every rank has all V.
 #
 # **Predict.** How many bytes is that, for one token of SmolLM2-135M in float32? Its V is printed above.
 
@@ -209,9 +211,9 @@ guess.check(everything.payload / sum(event.payload for event in winners.events),
             f"{winners.ranks} ranks send 2 pairs of 16 bytes each; V doesn't enter.")
 
 # %% [markdown]
-# A draw at random needs no more: minitp adds noise to the logits, drawn for each token by its id, and takes the
-# arg-max of that. But a rule such as "only the likeliest tokens that together make nine tenths" (top-p) needs the sum
-# over all logits. On shards minitp refuses it alone, and says what would work.
+# A draw at random needs no more: minitp adds noise to the logits, drawn for each token by its id, and takes the arg-max
+# of that. But a rule such as "only the likeliest tokens that together make nine tenths" (top-p) needs the sum over all
+# logits. On shards minitp refuses it alone, and says what would work.
 #
 # ## The same in a whole model
 #
@@ -269,28 +271,31 @@ guess = predict("a tied table cut along hidden needs more sync points", None)
 from minitp.context import plan_pass
 from minitp.weights import RandomSource
 
-tied = minitp.ModelConfig(hidden=18, layers=2, heads=3, kv_heads=3, head_size=6, ffn=20, vocab=V, positions=8, tied=True)
+tied = minitp.ModelConfig(hidden=18, layers=2, heads=3, kv_heads=3, head_size=6, ffn=20, vocab=V, positions=8,
+                          tied=True)
 
 
-def logits_of(embedding):
+def logits_of(embedding, gathered=True):
     def on_rank(tp):
         placement = minitp.Placement(tied, tp.size, embedding=embedding)
         weights = load_weights(RandomSource(tied), placement, tp, dtype=np.float64)
         ctx = plan_pass(tied, np.array([[0, 1, 2]]), dtype=np.float64)
-        return minitp.Transformer(tied, placement, tp).forward(ids, weights, ctx).array
+        return minitp.Transformer(tied, placement, tp).forward(ids, weights, ctx,
+                                                                      gathered=gathered).array
     return run(on_rank, ranks=4)
 
 
-by_rows, by_columns = logits_of("vocab"), logits_of("hidden")
-for name, made in (("vocabulary", by_rows), ("hidden", by_columns)):
+by_rows, by_columns, scattered = logits_of("vocab"), logits_of("hidden"), logits_of("hidden", gathered=False)
+for name, made in (("vocabulary", by_rows), ("hidden", by_columns), ("hidden, shards wanted", scattered)):
     print(f"cut along {name}: {made.sync_points} sync points, of the embedding {made.events[0].op}, "
           f"of the head {made.events[-1].op}")
 print("equal to 12 digits:", np.allclose(by_rows.results[0], by_columns.results[0], rtol=1e-12))
 guess.check(by_columns.sync_points > by_rows.sync_points, "one at each end, whichever way the table is cut.")
 
 # %% [markdown]
-# The same count, and no second copy of the table. But partial logits can't be compared rank by rank (the largest term
-# is not the largest sum), so "winners only" isn't open to them before they are summed.
+# The same count, and no second copy of the table. But partial logits can't be compared rank by rank: the largest term
+# is not the largest sum. Where the winners alone are wanted, a reduce-scatter comes first (each rank gets the sums of
+# its own part of the vocabulary), so this way saves bytes and no sync.
 #
 # ## The same on real processes
 #

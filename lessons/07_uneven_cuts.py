@@ -34,8 +34,8 @@ print(f"{smollm2.heads} query heads, {smollm2.kv_heads} kv heads, ffn {smollm2.f
 # %% [markdown]
 # ## Heads are dealt out whole
 #
-# Softmax works within a head, so half a head is of no use to anybody: the **unit** of the cut is a head. `Cut` deals
-# units out as evenly as they allow, larger shares first.
+# Softmax works within a head, so half a head could do nothing without one more sync: the **unit** of the cut is a head.
+# `Cut` deals units out as evenly as they allow, larger shares first.
 #
 # **Predict.** 9 heads on 5 ranks: how many has the last rank?
 
@@ -81,7 +81,7 @@ guess.check(held, "kv heads 0, 1 and 2 are each needed on two ranks.")
 # The matrix that makes the keys, on 5 ranks. What several ranks hold is drawn in stripes, one for each holder.
 
 # %%
-pictures.shards(minitp.Placement(smollm2, 5), "layers.0.attention.k.weight")
+pictures.parameter(minitp.Placement(smollm2, 5), "layers.0.attention.k.weight")
 
 # %% [markdown]
 # Copies must never be gathered: lay the ranks' kv heads side by side, and you get 6 where the model has 3. Nothing has
@@ -166,9 +166,9 @@ for p, most in heads_at_most.items():
 guess.check(heads_at_most[3] / heads_at_most[4], "the busiest rank has 3 heads in either case.")
 
 # %% [markdown]
-# The fourth rank speeds up no head, and the fifth helps: what counts is the largest share. The whole pass does better on
-# 4 ranks than the heads, for MLP and vocabulary divide more finely; on 9 it does worse, for the copies of kv heads are
-# computed, too. (Operations are counted from the placement: a multiplication and an addition for each weight that a
+# The fourth rank speeds up no head, and the fifth helps: what counts is the largest share. The whole pass does better
+# on 4 ranks than the heads, for MLP and vocabulary divide more finely; on 9 it does worse, for the copies of kv heads
+# are computed, too. (Operations are counted from the placement: a multiplication and an addition for each weight that a
 # token meets. What the syncs cost comes on top, and lesson 06 prices it.)
 #
 # ## Bytes of each rank
@@ -198,12 +198,12 @@ guess.check(100 * totals(placement, 4).evenness, "an ffn row is small change: 3 
 # %% [markdown]
 # ## The other way: padding
 #
-# Many programs want even shares and add what is missing: heads and words that don't exist. Padded rows of the head
-# give logits, too. They must be **masked**, set to −∞ before a softmax: else words that don't exist take their part of
-# the probability.
+# Many programs want even shares and add what is missing: heads and words that don't exist. Padded rows of the head give
+# logits, too. They must be **masked**, set to −∞ before a softmax: else words that don't exist take their part of the
+# probability.
 #
-# The loss of a token is log Σ exp z − z_t: z its logits, z_t the one of the word that really came. Take the model above,
-# whose 23 words become 24 on 4 ranks; the row of the 24th is zeros.
+# The loss of a token is log Σ exp z − z_t: z its logits, z_t the one of the word that really came. Take the model
+# above, whose 23 words become 24 on 4 ranks; the row of the 24th is zeros.
 #
 # **Predict.** Is the loss with padding, unmasked, `higher`, `lower` or `equal`?
 
@@ -235,13 +235,13 @@ print(f"{smollm2.heads} heads padded on 4 ranks: {padded_heads} heads, {padded_h
       f"{padded_heads - smollm2.heads} of them for nothing; uneven: at most {heads_at_most[4]}")
 
 # %% [markdown]
-# Padding is no faster: its busiest rank has as many heads as the uneven cut's. It buys simplicity (all shapes are equal)
-# and pays in memory, in masks that must not be forgotten, and in checkpoints of another shape for each p.
+# Padding is no faster: its busiest rank has as many heads as the uneven cut's. It buys simplicity (all shapes are
+# equal) and pays in memory, in masks that must not be forgotten, and in checkpoints of another shape for each p.
 #
 # ## The same on real processes
 #
-# This lesson needed ranks by the number, and so they were threads. The next cell takes what it gets: with
-# `minitp run -n 5 07_uneven_cuts.py` (or `mpirun -n 5 python 07_uneven_cuts.py`) they are 5 processes. Try other numbers.
+# This lesson needed ranks by the number, and so they were threads. The next cell takes what it gets: with `minitp run
+# -n 5 07_uneven_cuts.py` (or `mpirun -n 5 python 07_uneven_cuts.py`) they are 5 processes. Try other numbers.
 
 # %%
 started = run(logits_of, ranks=4)
@@ -251,8 +251,8 @@ print(f"{started.ranks} ranks, heads {minitp.Cut(odd.heads, started.ranks).sizes
 # %% [markdown]
 # ## Exercises
 #
-# **7.1** Here are the heads of the largest Llama 3.1. It needs two machines of 8 cards. How many of the ranks hold each of
-# its kv heads?
+# **7.1** Here are the heads of the largest Llama 3. It needs two machines of 8 cards. How many of the ranks hold each
+# of its kv heads?
 
 # %%
 big, cards = catalogue.model("llama-3.1-405b").config, 16
@@ -261,8 +261,8 @@ exercise("7.1", None)
 
 
 # %% [markdown]
-# **7.2** Which kv heads does a rank need? Write it for any numbers: `heads` is the `range` of its query heads (it may be
-# empty), `sharers` of them use one kv head. Return a `range`.
+# **7.2** Which kv heads does a rank need? Write it for any numbers: `heads` is the `range` of its query heads (it may
+# be empty), `sharers` of them use one kv head. Return a `range`.
 
 # %%
 def kv_heads(heads, sharers):

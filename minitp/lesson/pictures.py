@@ -53,23 +53,18 @@ def collective_round(play: "Play", round: int) -> None:
 
 
 def parameter(placement: Placement, name: str, trace: Trace | None = None) -> None:
-    """One parameter of a model, every rank's piece of it in the rank's hue; its numbers as a trace has kept them."""
+    """One parameter of a model, every rank's piece of it in the rank's hue; of what several hold, each has a stripe.
+
+    With a trace its numbers as that has kept them; without one the words also say how it is cut.
+    """
     from minitp.view.figures.shards import tensor_figure, tensor_words
+    from minitp.view.shards import sentence
     from minitp.view.tensor import kept_pieces
     from minitp.view.tensor import picture as tensor
     wanted = placement.parameter(name)
     drawn = tensor(placement, wanted, kept_pieces(trace, placement, wanted) if trace is not None else None)
-    picture(lambda: tensor_figure(drawn), tensor_words(drawn))
-
-
-def shards(placement: Placement, parameter: str) -> None:
-    """One parameter, and which rank holds which part of it; of what several hold, each has a stripe."""
-    from minitp.view.figures.shards import tensor_figure, tensor_words
-    from minitp.view.shards import sentence
-    from minitp.view.tensor import picture as pieces
-    one = placement.parameter(parameter)
-    made = pieces(placement, one)
-    picture(lambda: tensor_figure(made), f"{tensor_words(made)} {sentence(placement, one)}")
+    words = tensor_words(drawn)
+    picture(lambda: tensor_figure(drawn), words if trace is not None else f"{words} {sentence(placement, wanted)}")
 
 
 def bytes_per_rank(placement: Placement, item_bytes: int = 4) -> None:

@@ -34,8 +34,8 @@ def _lookup(lookup: Callable[..., Any]) -> Verdict:
     def fn(tp: minitp.Communicator) -> Any:
         rows = minitp.Cut(V, tp.size).of(tp.rank)
         return lookup(tp, list(ids), table[rows.start:rows.stop].copy(), rows)
-    found = on_ranks(fn, RANKS, "A token's row in `held` is its id minus rows.start, and it is there only if the id is "
-                                "in `rows`.")
+    found = on_ranks(fn, RANKS, "A token's row in `held` is its id minus rows.start, and it is there only if the id "
+                                "is in `rows`.")
     if isinstance(found, Verdict):
         return found
     for rank, x in enumerate(found.results):
@@ -60,34 +60,40 @@ def _winner(winner: Callable[..., Any]) -> Verdict:
     rng = np.random.default_rng(6)
     tie = np.zeros(V)
     tie[[2, 5]] = 1
-    cases = [(rng.permutation(V) - float(V), ""), (np.sort(rng.normal(size=V)), ""),
-             (tie, " Of equal logits the lowest id wins."),
-             (np.array([-2.0, -1.0]), f" Here {RANKS} ranks share {RANKS - 1} tokens: the last one holds none, and must "
-                                      "still take part, with a candidate that loses.")]
-    most = RANKS * 2 * ITEM
-    for logits, hint in cases:
-        cut = minitp.Cut(len(logits), RANKS)
+    for logits, hint in [
+            (rng.permutation(V) - float(V), ""), (np.sort(rng.normal(size=V)), ""),
+            (tie, "Of equal logits the lowest id wins."),
+            (np.array([-2.0, -1.0]), f"Here {RANKS} ranks share {RANKS - 1} tokens: the last one holds none, and must "
+                                     "still take part, with a candidate that loses.")]:
+        judged = _winner_of(winner, logits, hint)
+        if not judged.passed:
+            return judged
+    return Verdict(True, f"right, also with ties and an empty shard; {RANKS * 2 * ITEM} bytes for any vocabulary.")
 
-        def fn(tp: minitp.Communicator, logits: Any = logits, cut: minitp.Cut = cut) -> Any:
-            own = cut.of(tp.rank)
-            return winner(tp, logits[own.start:own.stop].copy(), cut)
-        found = on_ranks(fn, RANKS, hint)
-        if isinstance(found, Verdict):
-            return found
-        wanted = int(logits.argmax())
-        for rank, token in enumerate(found.results):
-            if isinstance(token, bool) or not isinstance(token, int | np.integer):
-                return Verdict(False, f"rank {rank} returned {token!r}; a token's id is a whole number.")
-            if token != wanted:
-                return Verdict(False, f"of {len(logits)} logits in shards of {cut.sizes} rank {rank} chose {token}, the "
-                                      f"largest is at {wanted}. An id counts in the whole vocabulary, not in a "
-                                      f"shard.{hint}")
-        if found.sync_points + sum(event.plane == "sample" for event in found.events) > 1 or \
-                sum(event.payload for event in found.events) > most:
-            sent = sum(event.payload for event in found.events)
-            return Verdict(False, f"the choice is right, and {sent} bytes are sent for {len(logits)} logits. One gather "
-                                  f"of two numbers a rank, {most} bytes, will do at any size of the vocabulary.")
-    return Verdict(True, f"right, also with ties and an empty shard; {most} bytes, whatever the vocabulary.")
+
+def _winner_of(winner: Callable[..., Any], logits: np.ndarray, hint: str) -> Verdict:
+    """The verdict on one choice."""
+    cut = minitp.Cut(len(logits), RANKS)
+
+    def fn(tp: minitp.Communicator) -> Any:
+        own = cut.of(tp.rank)
+        return winner(tp, logits[own.start:own.stop].copy(), cut)
+    found = on_ranks(fn, RANKS, hint)
+    if isinstance(found, Verdict):
+        return found
+    wanted = int(logits.argmax())
+    for rank, token in enumerate(found.results):
+        if isinstance(token, bool) or not isinstance(token, int | np.integer):
+            return Verdict(False, f"rank {rank} returned {token!r}; a token's id is a whole number.")
+        if token != wanted:
+            return Verdict(False, f"of {len(logits)} logits in shards of {cut.sizes} rank {rank} chose {token}; the "
+                                  f"largest is at {wanted}. An id counts in the whole vocabulary, not in a shard. "
+                                  f"{hint}".rstrip())
+    sent, most = sum(event.payload for event in found.events), RANKS * 2 * ITEM
+    if sent > most or len(found.events) > 1:
+        return Verdict(False, f"the choice is right, and {sent} bytes are sent for {len(logits)} logits. One gather of "
+                              f"two numbers a rank, {most} bytes, will do at any size of the vocabulary.")
+    return Verdict(True, "right.")
 
 
 EXERCISES = {

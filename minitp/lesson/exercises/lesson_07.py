@@ -24,37 +24,31 @@ def _holders() -> float:
 
 def _kv_heads(kv_heads: Callable[..., Any]) -> Verdict:
     """7.2: `kv_heads(heads, sharers)` is the cover of a rank's query heads."""
-    blank = True
-    for of_all, kv in MODELS:
-        sharers = of_all // kv
-        for ranks in WORLDS:
-            for rank in range(ranks):
-                heads = minitp.Cut(of_all, ranks).of(rank)
-                found = kv_heads(heads, sharers)
-                if found is None and blank:
-                    continue
-                blank = False
-                wanted = sorted({head // sharers for head in heads})
-                if not isinstance(found, range) or [*found] != wanted:
-                    said = [*found] if isinstance(found, range) else found
-                    return Verdict(False, f"query heads {[*heads]}, {sharers} to a kv head, need kv heads {wanted}, not "
-                                          f"{said}. " + _hint(heads, said, wanted))
-    return BLANK if blank else Verdict(True, f"right for {len(MODELS)} models on up to {WORLDS[-1]} ranks, copies and "
-                                             "empty ranks included.")
+    asked = [(minitp.Cut(heads, ranks).of(rank), heads // kv) for heads, kv in MODELS for ranks in WORLDS
+             for rank in range(ranks)] + [(range(4, 4), 3)]               # a cut of one's own may leave out any rank
+    given = [kv_heads(heads, sharers) for heads, sharers in asked]
+    if all(one is None for one in given):
+        return BLANK
+    for (heads, sharers), found in zip(asked, given, strict=True):
+        if not isinstance(found, range):
+            return Verdict(False, f"a range is asked for, this is {found!r}.")
+        wanted = sorted({head // sharers for head in heads})
+        if [*found] != wanted:
+            return Verdict(False, f"query heads {[*heads]}, {sharers} to a kv head, need kv heads {wanted}, not "
+                                  f"{[*found]}. {_hint(heads, len(found) < len(wanted))}")
+    return Verdict(True, f"right for {len(MODELS)} models on up to {WORLDS[-1]} ranks, with copies and empty ranks.")
 
 
-def _hint(heads: range, said: Any, wanted: list[int]) -> str:
-    if not isinstance(said, list):
-        return "A `range` is asked for."
+def _hint(heads: range, too_few: bool) -> str:
     if not len(heads):
         return "A rank without query heads needs none."
-    if len(said) < len(wanted):
+    if too_few:
         return "The last query head's kv head is needed, too, though it may serve other ranks as well."
     return "Head h uses kv head h // sharers; the rank needs those from its first head's to its last head's."
 
 
 def _project(project: Callable[..., Any]) -> Verdict:
-    """7.3: `project(tp, y, W_o, H)` is the whole output projection, from uneven shares of heads, with one all-reduce."""
+    """7.3: `project(tp, y, W_o, H)` is the whole output projection, of uneven shares of heads, by one all-reduce."""
     rng = np.random.default_rng(7)
     found = None
     for H, ranks in ((9, 4), (2, 3)):
@@ -65,7 +59,8 @@ def _project(project: Callable[..., Any]) -> Verdict:
         def fn(tp: minitp.Communicator, y: Any = y, W_o: Any = W_o, H: int = H, cut: minitp.Cut = cut) -> Any:
             own = cut.of(tp.rank)
             return project(tp, y[:, own.start:own.stop].copy(), W_o.copy(), H)
-        found = on_ranks(fn, ranks, f"Here {H} heads of {E} numbers lie on {ranks} ranks: {minitp.Cut(H, ranks).sizes}.")
+        shares = minitp.Cut(H, ranks).sizes
+        found = on_ranks(fn, ranks, f"Here {H} heads of {E} numbers lie on {ranks} ranks: {shares}.")
         if isinstance(found, Verdict):
             return found
         for rank, whole in enumerate(found.results):
@@ -84,8 +79,8 @@ def _project(project: Callable[..., Any]) -> Verdict:
 
 EXERCISES = {
     "7.1": number(_holders, lambda ranks: f"{ranks:g} ranks hold each kv head: {BIG_RANKS} ranks have 8 query heads "
-                                          "each, and 16 share a kv head. Code that deals kv heads out finds half a head "
-                                          "for each rank, and fails.",
+                                          "each, and 16 share a kv head. Code that deals kv heads out finds half a "
+                                          "head for each rank, and fails.",
                   hint="How many query heads has a rank, and how many of them share a kv head?"),
     "7.2": Exercise(_kv_heads),
     "7.3": Exercise(_project),
