@@ -85,7 +85,8 @@ print(attempt(meets_a_bad_line, ranks=3).error)
 # %% [markdown]
 # Threads live in one process. Are processes ended as well, and what does the shell learn of it? The next cell starts
 # two real jobs of 2 processes each by `minitp run`, with a script that does either of the two. (In this notebook they
-# are children of its process. Where this lesson itself runs under mpirun they are left out.)
+# are children of its process. Where this lesson itself runs under mpirun they are left out; without an MPI `minitp run`
+# says so and makes the ranks threads.)
 #
 # **Predict.** How many tracebacks does the first job print, when one of its 2 ranks raises?
 
@@ -106,7 +107,7 @@ def main(tp):
             return
         tp.all_reduce(minitp.Partial(np.ones(4), tp), site="mlp.down", reason="add the ranks' partial sums")
 
-minitp.launch(main, deadline=0.3)
+minitp.launch(main, deadline=1.0)
 """
 failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
 doctor = jobs.start("", "minitp", "doctor", "--json", environment=jobs.foreign_launcher(0, 2))    # for later
@@ -189,9 +190,12 @@ print("mlp.down should be", 3 * np.full(2, 100.0))
 for rank, found in enumerate(unchecked.run.results):
     print(f"mlp.down on rank {rank}:", found)
 guess.check(unchecked.run is None, "nobody compares what the ranks mean; the first to meet are added.")
+for event in unchecked.run.trace:
+    print(f"trace: call {event.sequence} of rank {event.rank} is {event.op} at {event.site}")
 
 # %% [markdown]
-# No error, and three wrong answers that don't even agree: the worst of the six. In **checked mode** the ranks compare
+# No error, and wrong answers that don't even agree: the worst of the six. The trace has it, for whoever looks: calls of
+# one number are one meeting, and here they are of two sites. In **checked mode** the ranks compare
 # their calls (number, kind, site, shape, type) before each collective. With threads it is on unless you switch it off,
 # with processes it costs a message for each collective and is off: `--checked` switches it on.
 
@@ -250,7 +254,7 @@ same = sum(one == other for one, other in zip(texts[0], texts[1], strict=True))
 guess.check(same, "by chance: the two texts have parted at once.")
 
 # %% [markdown]
-# No error, no wait, exit code 0. With one sum skipped the output still looks like language, which makes this the
+# No error and no wait. With one sum skipped the output still looks like language, which makes this the
 # hardest to find; with all of them it doesn't. Only a comparison with one rank finds it, which is why minitp's tests do
 # that. The trace knows it here because the skip was made on purpose: such events carry a mark of their own.
 #
@@ -260,9 +264,11 @@ guess.check(same, "by chance: the two texts have parted at once.")
 # tells the processes it starts who they are, in a language that the other's library doesn't read. The next cell does
 # to two processes what a foreign mpirun does: it starts them with the variables of *another* MPI. First a plain mpi4py
 # script.
+#
+# **Predict.** Each of the 2 processes asks its MPI how many ranks there are. What is the answer?
 
 # %%
-guess = predict("how many ranks each of the 2 processes believes in", None)
+guess = predict("ranks, as each of the 2 processes is told", None)
 
 # %% tags=["measured"]
 PLAIN = "from mpi4py import MPI\nprint(f'I am rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}')\n"
@@ -271,7 +277,7 @@ both = [jobs.start(PLAIN, "python", "-W", "ignore", "trouble.py", environment=jo
 refused = jobs.start(SCRIPT, "python", "trouble.py", "fail", environment=jobs.foreign_launcher(0, 2))
 for job in both:
     job.tell()
-if ended := both[0].ended():
+if (ended := both[0].ended()) and ended.out:
     guess.check(int(ended.out.split()[-1]), "without its own launcher's words, an MPI takes itself for alone.")
 
 # %% [markdown]
@@ -282,7 +288,7 @@ if ended := both[0].ended():
 # %% tags=["measured"]
 refused.tell()
 if report := doctor.ended():
-    print("\n$ minitp doctor")
+    print(f"\n$ {doctor.words}")
     for found in json.loads(report.out)["findings"]:
         if found["what"] == "launcher":
             print(f"{found['state'].upper()}  {found['what']}: {found['finding']}\nTo mend: {found['mend']}")
