@@ -42,7 +42,8 @@ print(f"One {card.name}, a card that such models run on, has {size(card.memory)}
 #
 # `run(fn, ranks=4)` starts `fn` on four ranks, and gives back what each returned. What `fn` gets, here called `tp`, is
 # the rank's telephone: `tp.rank` is its number, `tp.size` how many there are. (`tp` stands for *tensor parallel*, the
-# name for cutting the matrices themselves.) In a notebook the ranks are threads, so nothing has to be installed.
+# name for cutting the matrices themselves.) In a notebook the ranks are threads, so nothing has to be installed. (`run`
+# is `minitp.launch`, which starts ranks, with a record of all that they say to each other.)
 
 
 # %%
@@ -55,9 +56,10 @@ print(*run(who, ranks=4).results, sep="\n")
 # %% [markdown]
 # ## Whole and shard
 #
-# Here is a small array that every rank has. Its state is called **whole**: the same complete array is everywhere. A
-# rank may always put most of it aside and keep its slice. That state is called **shard**: the ranks' pieces, laid side
-# by side, are the array. `minitp.Cut(6, 4)` says who keeps which of 6 numbers on 4 ranks.
+# Here is a small array that every rank has (as all ranks have what is made outside of a function). Its state is called
+# **whole**: the same complete array is everywhere. A rank may always put most of it aside and keep its slice. That
+# state is called **shard**: the ranks' pieces, laid side by side, are the array. `minitp.Cut(6, 4)` says who keeps
+# which of 6 numbers on 4 ranks.
 #
 # **Predict.** How many of the 6 numbers does rank 0 of 4 keep, when the shares are as even as can be, and the larger
 # ones come first? Put your number in place of `None`, then run the cells.
@@ -113,8 +115,9 @@ gathered.tell()
 guess.check(gathered.payload, "the array is counted once, however many ranks get it.")
 
 # %% [markdown]
-# Read the last line of the record once, for you will see many: which collective, at which site, from which state to
-# which, the shape of the whole array, its payload, the reason. `shard(-1)` is a shard along the last axis.
+# The line above the verdict is the record of the call. Read it once, for you will see many: which collective, at which
+# site, from which state to which, the shape of the whole array, its payload, the reason. `shard(-1)` is a shard along
+# the last axis.
 #
 # ## Partial: a term of a sum
 #
@@ -288,7 +291,7 @@ for name in ("rank", "op", "site", "reason", "before", "after", "shape", "dtype"
     print(f"{name:<8} {getattr(event, name)}")
 
 # %% [markdown]
-# It has times, too. They are measured, so they differ from run to run; most of it is threads waiting for each other.
+# It has times, too. They are measured, so they differ from run to run. A rank that comes early waits for the last.
 
 # %% tags=["measured"]
 for event in summed.trace:
@@ -298,9 +301,11 @@ for event in summed.trace:
 # %% [markdown]
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed (a library for programs that run on many machines), `minitp run -n
-# 4 01_states_and_collectives.py` (or `mpirun -n 4 python 01_states_and_collectives.py`) runs the same cells on 4
-# processes.
+# This notebook is also a script. With MPI installed (a library for programs that run on many machines), either of these
+# runs the same cells on 4 processes:
+#
+#     minitp run -n 4 01_states_and_collectives.py
+#     mpirun -n 4 python 01_states_and_collectives.py
 #
 # ## Exercises
 #

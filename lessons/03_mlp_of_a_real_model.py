@@ -53,11 +53,12 @@ guess = predict("share of the weights in MLPs", None)
 
 
 # %%
+from minitp.plan import catalogue
+
+
 def weights_of(config, part=""):
     return sum(p.size for p in Placement(config, ranks=1).parameters if part in p.name)
 
-
-from minitp.plan import catalogue
 
 for one in (config, catalogue.model("smollm2-135m").config, catalogue.model("llama-3.1-405b").config):
     share = weights_of(one, ".mlp.") / weights_of(one)
@@ -169,44 +170,11 @@ assert abs(total - y_true[0]) < 1e-5
 pictures.chain(config, ranks=4, part="mlp")
 
 # %% [markdown]
-# ## What if gate and up are cut differently?
-#
-# In memory, minitp keeps a rank's rows of `gate` and of `up` in one matrix, so that both are one product. There is a
-# trap: stack the *whole* `gate` on the *whole* `up`, and cut the stack into equal slices. Then some ranks get rows of
-# `gate` only.
-#
-# **Predict.** Four ranks take such slices, treat the upper half as gate and the lower as up, and sum as before. Does
-# anything raise an error? (True or False)
-
-# %%
-guess = predict("the wrong cut raises an error", None)
-
-
-# %%
-def cut_the_stack(tp):
-    rows = minitp.Cut(2 * F, tp.size, unit=2).of(tp.rank)                             # of gate and up, one on the other
-    mine = np.concatenate([gate, up])[rows.start:rows.stop] @ x
-    half = len(rows) // 2
-    h_p = silu(mine[:half]) * mine[half:]
-    y_p = h_p @ down[:, rows.start // 2:rows.stop // 2].T
-    return tp.all_reduce(minitp.Partial(y_p, tp), site="mlp.down", reason="add the ranks' partial MLP output")
-
-
-try:
-    wrong = run(cut_the_stack, ranks=4, threads=True).results[0]
-    raised = False
-    print(f"shape {wrong.shape}, y[0] = {wrong[0]:.4f}; right is {y_true[0]:.4f}")
-    print(f"largest error {np.abs(wrong - y_true).max():.3f}, largest number of the right y {np.abs(y_true).max():.3f}")
-except ValueError:
-    raised = True
-guess.check(raised, "all shapes fit and every sum is a sum: only the numbers are wrong. Checkpoints that store gate "
-                    "and up as one matrix have to be cut in two places.")
-
-# %% [markdown]
 # ## With minitp's layers
 #
-# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 holds
-# the MLP layer. `product` returns the partial sum; the block adds it up.
+# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 (layer
+# 0) holds the MLP. In memory, a rank's rows of `gate` and of `up` lie in one matrix, so that both are one product.
+# `product` returns the partial sum; the block adds it up.
 
 # %%
 from minitp.context import Context
@@ -277,9 +245,9 @@ for row in summarize(timeline, "site", rank=0):
 # %% [markdown]
 # ## Watch one
 #
-# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: its slices of x, gate, up
-# and down, its h, its partial sum. At the right the gate through which all must go, and under it the equation with the
-# true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
+# This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: x, which is whole, then the
+# rank's pieces of gate, up and down, its h, its partial sum. Then comes the gate through which all must go; under it is
+# the equation with the true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
 
 # %%
 pictures.watch(tiny_run, "The player at the MLP of layer 0: four lanes, one for each rank, with its pieces of the "
@@ -312,8 +280,10 @@ guess.check(len(sites), "2 L + 2 again.")
 #
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed, `minitp run -n 4 03_mlp_of_a_real_model.py` (or `mpirun -n 4
-# python 03_mlp_of_a_real_model.py`) runs the same cells on 4 processes.
+# This notebook is also a script. With MPI installed, either of these runs the same cells on 4 processes:
+#
+#     minitp run -n 4 03_mlp_of_a_real_model.py
+#     mpirun -n 4 python 03_mlp_of_a_real_model.py
 #
 # ## Exercises
 #

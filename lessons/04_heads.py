@@ -288,6 +288,10 @@ guess.check(float(round((each[0] + each[1]).sum(), 6)), "each adds up to 1. Even
 # So a cut inside heads must add up the scores first: a second sync. Is that only one more?
 
 # %%
+from minitp.plan import catalogue
+from minitp.trace.wording import size
+
+
 def inside_the_head(tp):
     mine = minitp.Cut(E, tp.size).of(tp.rank)                                         # some columns of one head
     part = slice(mine.start, mine.stop)
@@ -302,9 +306,6 @@ inside = run(inside_the_head, ranks=2)
 inside.tell()
 _, right = head(h, W_q, W_k, W_v)
 print("right:", np.allclose(inside.results[0], right @ W_o[:, h * E:(h + 1) * E].T))
-
-from minitp.plan import catalogue
-from minitp.trace.wording import size
 
 smol = catalogue.model("smollm2-135m").config
 print(f"\nA layer of {smol.name}, {smol.heads} heads, float32:")
@@ -326,8 +327,10 @@ pictures.watch(recorded, "The player at the attention of layer 0: on each of fou
 # %% [markdown]
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed, `minitp run -n 4 04_heads.py` (or `mpirun -n 4 python
-# 04_heads.py`) runs the same cells on 4 processes.
+# This notebook is also a script. With MPI installed, either of these runs the same cells on 4 processes:
+#
+#     minitp run -n 4 04_heads.py
+#     mpirun -n 4 python 04_heads.py
 #
 # ## Exercises
 #

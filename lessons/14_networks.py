@@ -43,7 +43,7 @@ from minitp.plan.network.hierarchy import shards
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import named
 from minitp.plan.simulate import simulated
-from minitp.plan.speed import step, traffic
+from minitp.plan.speed import decode, step, traffic
 from minitp.weights import load_weights
 
 begin("14")
@@ -119,7 +119,7 @@ for link in LINKS[1:]:
 #
 # Training moves bytes, not only latencies. BLOOM was trained on 384 cards: TP4 (tensor parallel, inside machines of 8),
 # PP12 (a pipeline of 12 groups of layers), DP8 (8 copies that share a batch). Each axis sends over some level of the
-# network. One card's step:
+# network; Omni-Path is its RDMA network. One card's step:
 #
 # **Predict.** How many times as many bytes does a card send for TP as for PP? (A PP message is sent once a stage and
 # micro-batch; TP reduces twice a layer, forward and backward.)
@@ -143,7 +143,8 @@ def sent(layout, job, of, machine):
 moved = sent(bloom.layout, bloom.training, bloom.model, bloom.machine)
 rate = {level.name: level.link.bytes_per_s / 1e9 for level in bloom.machine.levels}
 for (axis, level), size in moved.items():
-    print(f"{axis} over {level:10} {size:6.1f} GB a card and step, at {rate[level]:5.1f} GB/s: {size / rate[level]:.2f} s")
+    print(f"{axis} over {level:10} {size:6.1f} GB a card and step, at {rate[level]:5.1f} GB/s: "
+          f"{size / rate[level]:.2f} s")
 guess.check(moved["tp", "NVSwitch"] / moved["pp", "Omni-Path"], "TP talks in every layer, PP only where a stage ends.")
 over = moved["tp", "NVSwitch"]
 print(f"TP's bytes over the network between machines: {over / rate['Omni-Path']:.0f} s instead of "
@@ -180,14 +181,30 @@ for wire in ("ib-hdr", "ethernet-10g", "ethernet-1g"):
     for layout in (Layout(tp=16), Layout(tp=8, pp=2)):
         played = simulated(big, layout, two_tokens, machines, to_write=False)
         seconds[wire, str(layout)] = played.seconds / two_tokens.new
-        print(f"{wire:12} {str(layout):9} {units.duration(played.seconds / two_tokens.new):>7} a token")
+        print(f"{wire:12} {layout!s:9} {units.duration(played.seconds / two_tokens.new):>7} a token")
 guess.check(min((s, layout) for (wire, layout), s in seconds.items() if wire == "ib-hdr")[1],
             "one sequence has one token in the pipeline: a stage works while the other waits. TP lets all cards read.")
 
 # %% [markdown]
 # On a good network TP across two machines *wins* here: the sync points cost less than an idle stage. On the slowest one
-# it loses. "TP inside" is what the two numbers of a link give in most cases, not a rule beyond them. (With many
-# sequences a pipeline's stages all have work, and the comparison turns.)
+# it loses. Many sequences at once give every stage of the pipeline work, and make each sync point larger. And training
+# sends whole batches through every sync point:
+
+# %% tags=["C14"]
+many = 64
+for wire in ("ib-hdr", "ethernet-10g"):
+    machines = catalogue.machine("8xa100-80", devices=16, between=wire)
+    wide = decode.token(big, Layout(tp=16), Inference(batch=many), machines)
+    deep = decode.token(big, Layout(tp=8, pp=2), Inference(batch=many), machines, groups=2)
+    print(f"{wire:12} {many} sequences: TP16 {wide.tokens_per_s:5.0f} tokens/s, TP8 × PP2 {deep.tokens_per_s:5.0f}")
+for layout in ("TP16", "TP8 × PP2"):
+    print(f"GPT-3, trained over InfiniBand, {layout:9}: {asked[f'{layout} between'] / 1e9:5.1f} GB a card between "
+          f"machines, step {asked[f'{layout} step s']:.1f} s")
+
+# %% [markdown]
+# With 64 sequences TP16 still leads on InfiniBand and falls far behind on Ethernet; in training the pipeline leads on
+# InfiniBand, too (so few cards wouldn't hold GPT-3's training; this is about the wires). So "TP inside" is what the two
+# numbers of a link give in most cases, and no rule beyond them: work out your own.
 #
 # ## "RDMA is fast, but with a switch in between you are toast"
 #
@@ -223,8 +240,8 @@ guess.check(100 * switch["bare hop s"] / switch["bare plain s"], "a hop is a sma
 # ## Measured: a real run on a slower link
 #
 # Now for real. `DelayedCommunicator` waits `delay` seconds in every collective and message, as a longer wire would. The
-# small model `tiny` writes a few tokens on your ranks, at three delays. If the model above is right, a token gets longer
-# by delay × sync points.
+# small model `tiny` writes a few tokens on your ranks, at three delays. If the model above is right, a token gets
+# longer by delay × sync points.
 #
 # **Predict.** `tiny` has 2 layers. By how many milliseconds does a token get longer with 5 ms of delay?
 
@@ -266,8 +283,8 @@ for delay, found in list(zip(delays, written, strict=True))[1:]:
 
 # %% [markdown]
 # The delay came back multiplied by the number of sync points, plus a little: a sleeping program wakes up late, by tens
-# of microseconds and more on a busy machine. That is also why the delays here are thousands of times a switch's: what
-# was tested is the product. The text is the same at every delay.
+# of microseconds and more on a busy machine. That is also why the delays here are ten thousand times a switch's and
+# more: what was tested is the product. The text is the same at every delay.
 #
 # A collective of the world counted as one message there. Build one from messages, and it pays once for each **round**.
 # On 4 ranks, with the same array:
@@ -296,8 +313,8 @@ for name, count in rounds.items():
 
 # %% [markdown]
 # What emulation leaves out: bytes take no longer (only α grew), no message queues behind another, every delay is the
-# same, ranks that share this machine's cores still wait for a core, and nothing was computed while waiting. It shows one
-# thing truly: what latency does to a chain of sync points.
+# same, ranks that share this machine's cores still wait for a core, and nothing was computed while waiting. It shows
+# one thing truly: what latency does to a chain of sync points.
 #
 # ## The same on real processes
 #
@@ -311,8 +328,8 @@ for name, count in rounds.items():
 exercise("14.1", None)
 
 # %% [markdown]
-# **14.2** How long would one hop have to take for RDMA with that hop to be as slow as TCP on the same wire? Bare
-# links, the token above; in microseconds.
+# **14.2** How long would one hop have to take for RDMA with that hop to be as slow as TCP on the same wire? Bare links,
+# the token above; in microseconds.
 
 # %%
 exercise("14.2", None)

@@ -28,7 +28,7 @@ from minitp.checkpoint import open_checkpoint
 from minitp.lesson import begin, exercise, pictures, predict, run
 from minitp.models import Bundled
 from minitp.placement import Placement
-from minitp.plan import catalogue, memory, search, units
+from minitp.plan import catalogue, memory, search
 from minitp.plan.job import MIXED, Inference
 from minitp.plan.layout import Layout, Place
 from minitp.plan.memory.capacity import Capacity, verdict
@@ -36,6 +36,7 @@ from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import named
 from minitp.plan.rows import by_kind
 from minitp.saved import memory_of
+from minitp.trace.wording import count
 from minitp.weights import load_weights
 
 begin("15")
@@ -54,8 +55,8 @@ for name in ("llama-65b", "llama-3.1-405b"):
 # %% [markdown]
 # ## The biggest LLaMA, to run
 #
-# Its authors store weights in bf16, 2 bytes each; fp8 is 1. (A card's two sizes are the same memory: the maker's
-# 80 GiB, sold as "80 GB". Both counts are in use, so both are printed.)
+# Its authors store weights in bf16, 2 bytes each; fp8 is 1. (A card's two sizes are the same memory: the maker's 80
+# GiB, sold as "80 GB". Both counts are in use, so both are printed.)
 #
 # **Predict.** How many cards of 80e9 bytes hold the larger one's weights in bf16?
 
@@ -82,9 +83,9 @@ guess.check(ceil(2 * catalogue.model("llama-3.1-405b").parameters / a100.memory)
 # %% [markdown]
 # So "how many GPUs does the biggest LLaMA take" has several right answers. The older one fits 2 cards by its bytes and
 # is used on 8, since its files are cut for so many ranks. The newer one needs 11 (10 by the real size) by bytes. As a
-# pipeline of 11 (PP11) it doesn't fit: stages have whole layers, and the fullest one decides, which must leave a reserve
-# free and hold the keys and values of the text besides. 12 do: TP6 shares each matrix among 6 cards, and two such groups
-# have half of the layers each (PP2). As whole machines that is 16. In fp8 one machine of 8 does.
+# pipeline of 11 (PP11) it doesn't fit: stages have whole layers, and the fullest one decides, which must leave a
+# reserve free and hold the keys and values of the text besides. 12 do: TP6 shares each matrix among 6 cards, and two
+# such groups have half of the layers each (PP2). As whole machines that is 16. In fp8 one machine of 8 does.
 #
 # These are the 12. Its heads don't divide by 6, so some ranks hold a little more.
 
@@ -135,11 +136,13 @@ guess.check(total / MIXED.states / 1e9, "640 GB over 16 bytes.")
 # %% [markdown]
 # The planner stays below both divisions: beside the states stand activations and a reserve, and a layer's weights whole
 # while they are used. Of the catalogue's models it runs all up to BLOOM and trains none larger than `llama-33b`.
+# Fine-tuning all weights takes the same bytes as training; only its tokens are fewer.
 #
-# ## 70 to 175 billion on one machine: bytes and days
+# ## Training the middle sizes on one machine: bytes and days
 #
-# A training of P parameters on T tokens takes about 6·P·T operations (2 forward, 4 backward). Divide by what 8 cards
-# reach.
+# The statement: `70–175B can't be trained on one such machine, and it would be awfully slow`. A training of P
+# parameters on T tokens takes about 6·P·T operations: 2 for each parameter and token forward, twice as many backward.
+# Divide by what 8 cards reach.
 #
 # **Predict.** How many years would GPT-3 compute on one machine? Its T and the cards' rate are printed.
 
@@ -156,19 +159,20 @@ for model in (catalogue.model("llama-65b"), gpt3):
     tokens = model.trained_on or T
     days = 6 * model.parameters * tokens / (8 * rate) / DAY
     states = MIXED.states * model.parameters
+    planned = ask("train-on-one-machine")[f"{model.name} days"]
     print(f"{model.name:10} states {states / 1e12:.2f} TB = {states / (8 * a100.memory_real):.1f} times the machine; "
-          f"{days:,.0f} days = {days / 365:.1f} years; planner {ask('train-on-one-machine')[f'{model.name} days']:,.0f}")
+          f"{days:,.0f} days = {days / 365:.1f} years for {tokens / 1e12:g} trillion tokens; planner {planned:,.0f}")
 guess.check(days / 365, "6 P T / (8 cards · rate).")
 
 # %% [markdown]
-# So both halves of "can't be trained on one such machine, and would be awfully slow" hold. The bytes could be moved to
-# the host's memory; the years could not. And LLaMA-65B, with fewer parameters, takes longer than GPT-3, because it saw
-# more tokens: the product counts.
+# So both halves of the statement hold. The bytes could be moved to the host's memory; the years could not. Here the
+# planner divides as you do: what is computed again or waited for comes on top. And LLaMA-65B, with fewer parameters,
+# takes longer than GPT-3, because it saw more tokens: the product counts.
 #
 # ## About 400 GPUs for GPT-3
 #
-# "96 layers, 175 billion, on about 400 GPUs, or 100 machines of the day." Its paper names V100 cards and no number.
-# Take 400 and published rates of trainings like it.
+# `GPT-3 (96 layers, 175B) was trained on about 400 GPUs, or 100 machines of the day.` Its paper names V100 cards and no
+# number. Take 400 and published rates of trainings like it.
 #
 # **Predict.** How many days for 400 A100 at 140e12 operations/s each?
 
@@ -177,21 +181,23 @@ guess = predict("days on 400 A100", None)
 
 # %% tags=["C18"]
 work, asked = 6 * gpt3.parameters * T, ask("gpt-3")
-print(f"{gpt3.config.layers} layers, 6PT = {work:.3g} operations")
+print(f"{gpt3.config.layers} layers, {gpt3.parameters / 1e9:.0f} billion parameters, 6PT = {work:.3g} operations")
 for card, per_card, factor in (("A100", 140e12, 6), ("A100", 140e12, 8), ("V100", 24.6e12, 6)):
     days = factor * gpt3.parameters * T / (400 * per_card) / DAY
     print(f"400 {card} at {per_card / 1e12:g}e12, {factor}PT: {days:.0f} days")
 print(f"planner: {asked['A100 days by 6PT']:.0f}, {asked['A100 days']:.0f}, {asked['V100 days']:.0f}")
 print(f"cards by the bytes of its states: {asked['A100 floor']:.0f} A100, {asked['V100 floor']:.0f} V100 of 32 GB")
+print(f"400 cards: {400 // 8} machines of 8; 100 machines with {400 // 100} each")
 near = catalogue.run("gpt-3-175b-sc21-384")
-print(f"a layout somebody ran, {near.layout} on {near.layout.devices}: planned {asked['planned days on 384']:.0f} days, "
-      f"published {near.published['days']:.0f}")
+print(f"a layout somebody ran, {near.layout} on {near.layout.devices}: planned "
+      f"{asked['planned days on 384']:.0f} days, published {near.published['days']:.0f}")
 guess.check(work / (400 * 140e12) / DAY, "6PT; with every forward pass done twice, as that rate counts, it is 8PT.")
 
 # %% [markdown]
-# Both 65 and 87 days are right; they count different things. Recomputation (lesson 13) does every forward pass twice,
-# 8 operations instead of 6, and the published rate of 140 counts them. On V100 cards it is a year. So: 400 of either
-# would hold it, and time decides. As to "100 machines": 400 cards are 50 machines of 8; they are 100 of 4.
+# Both 65 and 87 days are right; they count different things. Recomputation (lesson 13) does every forward pass twice, 8
+# operations instead of 6, and the published rate of 140 counts them. On V100 cards it is a year. So: 400 of either
+# would hold it, and time decides. As to "100 machines": 400 cards are 50 machines of 8, or 100 of 4; nobody published
+# which.
 #
 # ## A thousand GPUs and real layouts
 #
@@ -226,15 +232,16 @@ for name in ("bloom-176b", "llama-65b", "llama-3.1-405b-16384"):
 # %% tags=["C12"]
 bloom = catalogue.run("bloom-176b")
 cluster = bloom.machine.with_devices(bloom.layout.devices)
-limits = search.Limits(zero=1, micro_batch=bloom.training.micro_batch, recompute=bloom.training.recompute)
+limits = search.Limits(zero=1, chunks=1, sequence=False, micro_batch=bloom.training.micro_batch,
+                       recompute=bloom.training.recompute)
 for one in search.search(bloom.model, cluster, bloom.training, limits).best[:3]:
     print(f"searched:  {one.layout}: {one.seconds:.1f} s a step, {one.held / 1e9:.0f} GB")
 published = search.judge(bloom.model, bloom.layout, bloom.training, cluster)
 print(f"published: {bloom.layout}: {published.seconds:.1f} s a step, {published.held / 1e9:.0f} GB")
 
 # %% [markdown]
-# The published layout is as fast as the best one found, as far as a model of a machine can tell such times apart; and it
-# holds less. What a stage of it holds, for a layout of GPT-3 on as many cards:
+# The published layout is as fast as the best one found, as far as a model of a machine can tell such times apart, and
+# its fullest card holds less than the two fastest. What a stage of it holds, for a layout of GPT-3 on as many cards:
 
 # %%
 pictures.memory(task="train", model="gpt-3-175b", machine="8xa100-80", devices=near.layout.devices, tp=near.layout.tp,
@@ -242,8 +249,8 @@ pictures.memory(task="train", model="gpt-3-175b", machine="8xa100-80", devices=n
                 recompute=near.training.recompute)
 
 # %% [markdown]
-# Most of it are states, as the division said. The first and the last stage also have the embedding and the logits, and a
-# stage keeps the activations of the micro-batches that are on their way behind it: the earlier, the more.
+# Most of it are states, as the division said. The first and the last stage also have the embedding and the logits, and
+# a stage keeps the activations of the micro-batches that are on their way behind it: the earlier, the more.
 #
 # ## The biggest LLaMA, to train
 #
@@ -258,11 +265,12 @@ print(f"by the bytes of its states: {asked['floor']:.0f} cards")
 for cards in (1024, 4096, 16384):
     print(f"{cards:6,} cards: {asked[f'{cards} days']:6,.0f} days, fullest {asked[f'{cards} held'] / 1e9:.0f} GB, "
           f"{100 * asked[f'{cards} mfu']:.0f} % of the peak")
-guess.check(asked["1024 days"] / asked["16384 days"], "more cards leave room, so that less is computed again.")
+print("layouts and what is computed again: minitp plan ask train-biggest")
+guess.check(asked["1024 days"] / asked["16384 days"], "more cards leave room: nothing need be computed again.")
 
 # %% [markdown]
-# A little more than the factor of the cards: with more of them each holds less, and what was thrown away and computed
-# again can be kept. Ninety-odd cards would hold its states; nobody would wait for them.
+# A little more than the factor of the cards: with more of them each holds less, and on the most cards nothing is thrown
+# away and computed again. Ninety-odd cards would hold its states; nobody would wait for them.
 #
 # ## Why does nobody build a GPU with 1 TB?
 #
@@ -278,9 +286,10 @@ guess = predict("tokens/s of a model of 1 TB on one such card", None)
 # %% tags=["C19"]
 asked = ask("terabyte-gpu")
 print(f"by hand: 1e12 / {bandwidth / 1e12:.2f}e12 = {1e12 / bandwidth * 1000:.0f} ms a token; "
-      f"planner {asked['reading all s'] * 1000:.0f} ms; its own 80 GB take {asked['usual reading all s'] * 1000:.0f} ms")
-print(f"the biggest LLaMA in bf16: {asked['model s'] * 1000:.0f} ms on the one card, {asked['many s'] * 1000:.0f} ms on "
-      f"{asked['many']:.0f} usual ones, sync points included")
+      f"planner {asked['reading all s'] * 1000:.0f} ms; the usual 80 GB take "
+      f"{asked['usual reading all s'] * 1000:.0f} ms")
+print(f"the biggest LLaMA in bf16: {asked['model s'] * 1000:.0f} ms on the one card, "
+      f"{asked['many s'] * 1000:.0f} ms on {asked['many']:.0f} usual ones, sync points included")
 print(f"bandwidth it would need to be as quick: {asked['bandwidth wanted'] / 1e12:.1f} TB/s")
 print(f"sequences at once until computing takes as long as reading: {asked['computing batch']:.0f}")
 print(f"a model of experts, of which a token meets few: {asked['experts s'] * 1000:.0f} ms")
@@ -293,8 +302,9 @@ guess.check(bandwidth / 1e12, "each token reads all of it.")
 #
 # ## Which memory is it, and what does it set?
 #
-# The memory of these cards is **HBM**, high-bandwidth memory: stacks of DRAM beside the chip. Somebody guessed "a sixth
-# generation". The table has the kinds, and Llama-2-70B's milliseconds a token on as few cards as hold it by bytes.
+# The memory of these cards is **HBM**, high-bandwidth memory: stacks of memory chips beside the processor. Somebody
+# guessed "a sixth generation". The table has the kinds, and Llama-2-70B's milliseconds a token on as few cards as hold
+# it by bytes.
 #
 # **Predict.** An A100 and an H100 both have 80 GB. How many times as quick is a token on the H100?
 
@@ -307,14 +317,15 @@ for name in ("v100-32", "a100-80", "h100-80", "h200", "b200"):
     card = catalogue.device(name)
     cards = ceil(2 * model.parameters / card.memory)
     by_hand = 2 * model.parameters / (cards * card.bandwidth * card.bandwidth_reached)
-    print(f"{name:8} {card.memory_kind:6} {card.memory / 1e9:4.0f} GB {card.bandwidth / 1e12:5.2f} TB/s, {cards} cards: "
-          f"by hand {1000 * by_hand:4.1f} ms, planner {1000 * asked[f'{name} seconds']:4.1f} ms")
+    print(f"{name:8} {card.memory_kind:6} {card.memory / 1e9:4.0f} GB {card.bandwidth / 1e12:5.2f} TB/s, "
+          f"{count(cards, 'card')}: by hand {1000 * by_hand:4.1f} ms, planner "
+          f"{1000 * asked[f'{name} seconds']:4.1f} ms")
 guess.check(asked["a100-80 seconds"] / asked["h100-80 seconds"], "the ratio of their bandwidths.")
 
 # %% [markdown]
-# HBM2e on the A100, HBM3 on the H100, HBM3e on the H200: not a sixth. Capacity sets how many cards; bandwidth sets the
-# milliseconds. The planner's are a little above yours or below: it counts the cache of keys and values, and of the
-# embedding table only the rows that are read.
+# HBM2e on the A100, HBM3 on the H100, HBM3e on the H200. With the first HBM before these, HBM3e is the fifth by name,
+# so a sixth is one too many. Capacity sets how many cards; bandwidth sets the milliseconds. The planner's are a little
+# above yours or below: it counts the cache of keys and values, and of the embedding table only the rows that are read.
 #
 # ## The same on real processes
 #
@@ -340,8 +351,8 @@ exercise("15.2", None)
 
 
 # %% [markdown]
-# **15.3** Write `cards(parameters, bytes_each, card)`: how many cards of `card` bytes hold that many parameters. Whole
-# numbers may be huge: no rounding error.
+# **15.3** Write `cards_for(parameters, bytes_each, card)`: how many cards of `card` bytes hold that many parameters.
+# Whole numbers may be huge: no rounding error.
 
 # %%
 def cards_for(parameters, bytes_each, card):

@@ -119,7 +119,7 @@ def memory() -> Made:
     asked = replace(Asked(model="gpt-3-175b", task="train", machine="8xa100-80"), dp=8, zero=1)
     found = plan_memory.planned(asked)
     verdict = plan_memory.verdict_line(found)
-    return Made(memory_figures.bars_figure(found), memory_figures.bars_alt(found, verdict))
+    return Made(memory_figures.bars_figure(found), plan_memory.bars_alt(found, verdict))
 
 
 def smollm2() -> ModelConfig:

@@ -21,7 +21,7 @@ from tests.app.browser import launched
 from tests.lessons.notebooks import LESSONS, executed, scripts
 
 WIDTH = 800                                                # px of a still picture
-LARGE = 60_000                                             # bytes of one
+LARGE = 90_000                                             # bytes of one
 _DRAW = """async ([figure, width]) => Plotly.toImage(
     {data: figure.data, layout: {...figure.layout, width: width, paper_bgcolor: "white"}},
     {format: "png", width: width, height: figure.layout.height || 450, scale: 1.5})"""

@@ -40,7 +40,7 @@ def memory(asked: Asked, picture: Any) -> None:
             st.warning(page.escaped(f"{beyond}."))
         st.caption(f"{plan_memory.devices_line(asked, found)}. {MODEL}")
         page.chart(memory_figures.bars_figure(found, ink=page.ink()), key="plan_bars",
-                   alt=memory_figures.bars_alt(found, verdict), rows=[
+                   alt=plan_memory.bars_alt(found, verdict), rows=[
                        {"rank": bar.name, "GB (GiB)": both(bar.bytes), "bytes": bar.bytes} for bar in found.bars])
         times(asked, found)
     growing(found)

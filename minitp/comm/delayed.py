@@ -6,9 +6,9 @@ A collective of the world counts as one message, whatever lies inside it. One th
 (minitp.comm.algorithms) waits once for each of its rounds, so Hockney's α · rounds can be measured. Control messages
 are the program's own and stay as quick as they are.
 
-What it is not: bytes take no longer, nobody queues, every delay is the same, and nothing is done meanwhile. A sleep ends
-late by what the system's timer allows itself (tens of µs), and the more so with more ranks than cores: choose delays of
-a millisecond and more.
+What it is not: bytes take no longer, nobody queues, every delay is the same, and nothing is done meanwhile. A sleep
+ends late by what the system's timer allows itself (tens of µs), and the more so with more ranks than cores: choose
+delays of a millisecond and more.
 """
 import time
 from collections.abc import Callable

@@ -95,7 +95,7 @@ def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, wor
       recorder      called with each rank, gives its Recorder
       checked       compare the ranks' calls before each collective; None: yes with threads, no with MPI
       arrays        "numpy" or "cupy"
-      kind          a class of communicators other than Communicator: minitp.comm.broken.BrokenCommunicator
+      kind          a class of communicators other than Communicator: BrokenCommunicator, DelayedCommunicator
 
     An error on a rank ends all ranks and is raised here once, with a note which rank it was. LaunchError where the
     ranks can't be had.

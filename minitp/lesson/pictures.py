@@ -3,7 +3,7 @@
 A figure is made only where somebody sees it, so a script needs no Plotly.
 """
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitp.config import ModelConfig
@@ -98,6 +98,26 @@ def payloads(found: "Network", alt: str) -> None:
     picture(draw, alt)
 
 
+def held(arrays: Sequence[tuple[str, str, int, Sequence[range]]]) -> None:
+    """What each rank holds of some arrays, a row for each: its name, what is cut, how many of these there are, and each
+    rank's part of them. Where all have all it is whole."""
+    from minitp.comm.states import WHOLE, shard
+    from minitp.view.cut_rows import Row
+    rows, words = [], []
+    for name, unit, size, parts in arrays:
+        whole = all(len(part) == size for part in parts)
+        spans = tuple((part.start / size, part.stop / size) for part in parts)
+        rows.append(Row("array", name, f"{size} {unit}", WHOLE if whole else shard(0), spans))
+        told = ", ".join(f"rank {rank} {f'{part.start}–{part.stop - 1}' if part else 'none'}"
+                         for rank, part in enumerate(parts))
+        words.append(f"{name}: {'all on every rank' if whole else f'of {size} {unit} {told}'}")
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.cut_chain import chain_figure
+        return chain_figure(rows)
+    picture(draw, "; ".join(words) + ".")
+
+
 def one_round(play: "Play", round: int) -> None:
     """A round of a collective built from messages: what each rank holds before and after it."""
     from minitp.view.lab import round_alt
@@ -176,26 +196,34 @@ def watch(trace: Trace, alt: str, at: str = "") -> None:
 def links(model: str, machine: str = "8xa100-80") -> None:
     """What all sync points of one token of a model of the catalogue cost on each link, bare: the app's figure."""
     from minitp.plan.units import duration
-    from minitp.view.figures.plan_network import links_figure
     from minitp.view.plan import Asked
     from minitp.view.plan_network import network
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.plan_network import links_figure
+        return links_figure(found)
+
     found = network(Asked(model=model, machine=machine))
     best: dict[tuple[str, int], float] = {}
     for row in found.links:
         key = row.link, row.ranks
         best[key] = min(row.token_s, best.get(key, row.token_s))
     told = "; ".join(f"{link}, {ranks} ranks: {duration(seconds)}" for (link, ranks), seconds in best.items())
-    picture(lambda: links_figure(found), f"All {found.syncs} sync points of a token of {model} on each link, times on "
-                                         f"one scale. {told}. A model, not measured.")
+    picture(draw, f"All {found.syncs} sync points of a token of {model} on each link, times on one scale. {told}. "
+                  "A model, not measured.")
 
 
 def memory(**asked: Any) -> None:
     """What fills each kind of rank of a plan, under the line of its device. `asked`: as minitp.view.plan.Asked."""
-    from minitp.view.figures.plan_memory import bars_alt, bars_figure
     from minitp.view.plan import Asked
-    from minitp.view.plan_memory import planned, verdict_line
+    from minitp.view.plan_memory import bars_alt, planned, verdict_line
+
+    def draw() -> "go.Figure":
+        from minitp.view.figures.plan_memory import bars_figure
+        return bars_figure(found)
+
     found = planned(Asked(**asked))
-    picture(lambda: bars_figure(found), bars_alt(found, verdict_line(found)))
+    picture(draw, bars_alt(found, verdict_line(found)))
 
 
 def _display(data: dict[str, Any], alt: str) -> None:

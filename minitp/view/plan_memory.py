@@ -14,7 +14,7 @@ from minitp.plan.memory.growth import Grows, growth, more_sequences, wider
 from minitp.plan.memory.rank_share import alike
 from minitp.plan.memory.terms import legend
 from minitp.plan.model import PlannedModel
-from minitp.plan.rows import Kind, Row, total
+from minitp.plan.rows import Kind, Row, by_kind, total
 from minitp.plan.speed.against import published
 from minitp.plan.speed.decode import prefill, token
 from minitp.plan.speed.step import training_step
@@ -109,6 +109,13 @@ def verdict_line(found: Memory) -> str:
             if least > found.layout.devices else
             "By bytes alone so many devices would do: Layouts shows whether another layout does.")
     return f"It doesn't fit. {who} needs {both(judged.needed)}. {has}: {both(-judged.room)} are missing. {more}"
+
+
+def bars_alt(found: Memory, verdict: str) -> str:
+    """The picture of the bars in words, for those who don't see it."""
+    parts = ", ".join(f"{kind} {both(size)}" for kind, size in by_kind(found.fullest.rows).items())
+    return (f"Stacked bars of memory, one for each kind of rank ({len(found.bars)}), under the line of the device. "
+            f"The fullest, {found.fullest.name}: {parts}. {verdict} A model, not measured.")
 
 
 def devices_line(asked: Asked, found: Memory) -> str:

@@ -8,7 +8,7 @@ from minitp.comm import Communicator
 from minitp.lesson.attempt import Attempt, attempt
 from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
 
-RANKS, N = 4, 3                        # fewer numbers than ranks: the last rank's slice is empty
+RANKS, N, ENDS = 4, 5, (3, 4, 4, 5)    # slices of 3, 1, 0 and 1 numbers
 SHAPE, GATHERERS = (3, 576), 7
 
 
@@ -26,8 +26,8 @@ def _payload() -> float:
 
 def _mean(mean: Any) -> Verdict:
     """1.2: the mean of slices of different lengths: a sum of sums, divided once, with one sync."""
-    x = np.array([2.0, 5.0, 11.0])
-    cut = minitp.Cut(N, RANKS)
+    x = np.array([2.0, 5.0, 11.0, 1.0, 6.0])
+    cut = minitp.Cut(N, RANKS, ends=ENDS)
 
     def on_rank(tp: Communicator) -> Any:
         mine = cut.of(tp.rank)

@@ -1,5 +1,6 @@
 """Exercises of lesson 15: how many GPUs."""
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,6 +9,9 @@ from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
 from minitp.plan import catalogue
 from minitp.plan.questions.parts import cards, weights_of
 from minitp.plan.speed.flops import DAY
+
+if TYPE_CHECKING:
+    from minitp.comm.communicator import Communicator
 
 CASES = ((176_247_271_424, 2, 80 * 10**9), (10**9, 2, 2 * 10**9), (10**9 + 1, 2, 2 * 10**9), (3, 2, 10**12),
          (10**17 + 1, 16, 10**6))
@@ -41,7 +45,7 @@ def _cards(count: Any) -> Verdict:
 
 
 def _hint(size: int, card: int, got: Any) -> str:
-    if got == size // card:
+    if size < 2**53 and got == size // card:
         return "What is left over needs a card as well: round up."
     if got == size // card + 1:
         return "Where it fits exactly no further card is needed."
@@ -50,8 +54,9 @@ def _hint(size: int, card: int, got: Any) -> str:
 
 def _fits(judge: Any) -> Verdict:
     """15.4: the same verdict on every rank, by what the fullest holds, with one collective."""
+    payload = 0
     for card in CARDS:
-        tried = attempt(lambda tp, card=card: judge(tp, HELD[tp.rank], card), len(HELD))
+        tried = attempt(partial(_asked, judge, card), len(HELD))
         if tried.blank:
             return BLANK
         if tried.run is None:
@@ -63,11 +68,17 @@ def _fits(judge: Any) -> Verdict:
             return Verdict(False, _wrong(card, [bool(one) for one in got], right))
         if tried.run.sync_points != 1:
             return Verdict(False, f"right, with {tried.run.sync_points} sync points where one does.")
-    return Verdict(True, f"right: the fullest rank decides, and one sync point of {tried.run.payload} bytes tells all.")
+        payload = tried.run.payload
+    return Verdict(True, f"right: the fullest rank decides, and one sync point of {payload} bytes tells all.")
+
+
+def _asked(judge: Any, card: int, tp: "Communicator") -> Any:
+    return judge(tp, HELD[tp.rank], card)
 
 
 def _wrong(card: int, got: list[bool], right: bool) -> str:
-    told = f"the ranks hold {', '.join(map(str, HELD))} bytes, a card has {card}: {right} on every rank; you have {got}."
+    told = (f"the ranks hold {', '.join(map(str, HELD))} bytes, a card has {card}: {right} on every rank; you have "
+            f"{got}.")
     if got == [held <= card for held in HELD]:
         return told + " Each rank answers for itself. All must know what the fullest holds, or they part ways."
     if all(one == (sum(HELD) <= card) for one in got):

@@ -95,13 +95,6 @@ def _device(figure: go.Figure, found: Memory, ink: str) -> None:
                                "pattern": {"shape": "/", "size": 8, "solidity": 0.15, "fgcolor": GREY}})
 
 
-def bars_alt(found: Memory, verdict: str) -> str:
-    """The picture in words."""
-    parts = ", ".join(f"{kind} {both(size)}" for kind, size in by_kind(found.fullest.rows).items())
-    return (f"Stacked bars of memory, one for each kind of rank ({len(found.bars)}), under the line of the device. "
-            f"The fullest, {found.fullest.name}: {parts}. {verdict} A model, not measured.")
-
-
 def growing_figure(found: Growing, *, ink: str = INK["light"]) -> go.Figure:
     """The rank four times; the marks: where it would be, were memory proportional to parameters × sequences."""
     figure, names = go.Figure(), [bar.name.replace(" × ", "<br>× ") for bar in found.bars]

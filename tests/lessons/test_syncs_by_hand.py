@@ -1,0 +1,120 @@
+"""What lessons 06, 08 and 10 lean on: rounds counted from a trace, and exercises that say what is wrong."""
+import numpy as np
+import pytest
+
+import minitp
+from minitp.comm.algorithms import ALGORITHMS, BuiltCollectives
+from minitp.comm.algorithms.schedules import schedule
+from minitp.lesson import run
+from minitp.lesson.exercises import judged
+from minitp.lesson.hops import hops
+from minitp.plan.network.collectives import cost
+
+WHY = {"site": "test", "reason": "one message"}
+
+
+def told(fn, ranks):
+    return hops(run(fn, ranks, threads=True).trace)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("algorithm", ALGORITHMS["all_reduce"])
+def test_rounds_and_messages_are_those_of_the_schedule(algorithm, ranks):
+    found = told(lambda tp: BuiltCollectives(tp, algorithm).all_reduce(minitp.Partial(np.ones(12), tp), **WHY), ranks)
+    sends = [sum(hop.to is not None for hop in schedule("all_reduce", algorithm, rank, ranks).hops)
+             for rank in range(ranks)]
+    assert (found.rounds, found.messages) == (cost("all_reduce", algorithm, ranks).hops, sum(sends))
+
+
+def test_a_chain_has_as_many_rounds_as_messages_and_pairs_share_one():
+    def pair(tp, source, to):
+        if tp.rank == source:
+            tp.send(np.ones(3), to=to, **WHY)
+        if tp.rank == to:
+            tp.receive(shape=(3,), dtype=np.float64, source=source, **WHY)
+
+    def chain(tp):
+        for source in range(tp.size - 1):
+            pair(tp, source, source + 1)
+
+    def pairs(tp):
+        pair(tp, 0, 1)
+        pair(tp, 2, 3)
+
+    assert told(chain, 4) == (3, 3, (24, 24, 24, 0))
+    assert told(pairs, 4) == (1, 2, (24, 0, 24, 0))
+
+
+def test_collectives_are_no_messages():
+    assert told(lambda tp: tp.all_reduce(minitp.Partial(np.ones(2), tp), **WHY), 3) == (0, 0, (0, 0, 0))
+
+
+# --- wrong answers ----------------------------------------------------------------------------------------------
+
+
+def summed(tp, array):
+    return tp.all_reduce(minitp.Partial(array, tp), **WHY)
+
+
+def summed_twice(tp, x, attention, mlp):
+    return x + summed(tp, attention(x)) + summed(tp, mlp(x))
+
+
+def x_in_the_sum(tp, x, attention, mlp):
+    return summed(tp, x + attention(x) + mlp(x))
+
+
+def send_first(tp, piece, cut):
+    tp.send(piece, to=(tp.rank + 1) % tp.size, **WHY)
+    return tp.receive(shape=piece.shape, dtype=piece.dtype, source=(tp.rank - 1) % tp.size, **WHY)
+
+
+def gathered(tp, piece, cut):
+    return tp.all_gather(piece, axis=0, cut=cut, **WHY)
+
+
+def by_star(tp, array, shape):
+    if tp.rank:
+        return tp.receive(shape=shape, dtype=np.float64, source=0, **WHY)
+    for other in range(1, tp.size):
+        tp.send(array, to=other, **WHY)
+    return array
+
+
+def softmaxed(scores):
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def own_part(tp, q, k, v):
+    return softmaxed(q @ k.T) @ v
+
+
+def mean_of_parts(tp, q, k, v):
+    return summed(tp, own_part(tp, q, k, v) / tp.size)
+
+
+def everything_gathered(tp, q, k, v):
+    cut = minitp.Cut(8, 3, ends=(3, 4, 8))
+    k, v = (tp.all_gather(part, axis=0, cut=cut, **WHY) for part in (k, v))
+    return softmaxed(q @ k.T) @ v
+
+
+@pytest.mark.parametrize("number, answer, words", [
+    ("6.1", 126, "too low. A pass has 2L + 2"),
+    ("6.2", 60 * 62, "too high. Count passes"),
+    ("6.3", summed_twice, "right, with 2 sync points"),
+    ("6.3", x_in_the_sum, "x is in the sum 3 times"),
+    ("6.4", 125_000, "too low"),
+    ("8.2", 16_384, "too low. Count the chunks"),
+    ("8.3", send_first, "`tp.exchange` does both at once"),
+    ("8.3", gathered, "a collective that is there already"),
+    ("8.4", by_star, "3 rounds on 4 ranks, where 2 are enough"),
+    ("10.1", 30 * 2 * 576 * 4000, "too high. A key and a value"),
+    ("10.3", own_part, "nothing was merged"),
+    ("10.3", mean_of_parts, "mean of the ranks' outputs"),
+    ("10.3", everything_gathered, "bytes of payload on 3 ranks"),
+])
+def test_a_wrong_answer_is_told_why(number, answer, words):
+    verdict = judged(number, answer)
+    assert verdict.passed is False and words in verdict.words, verdict.words
