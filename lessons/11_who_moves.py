@@ -25,7 +25,7 @@
 #
 # Letters: `N` tokens of a pass (over all ranks), `D` hidden size, `F` size inside the MLP, `p` ranks, `b` bytes of a
 # number. The MLP is that of the first layer of `tiny`, the small trained model that comes with minitp. It has three
-# matrices: `y = (silu(x · W_gateᵀ) ∘ (x · W_upᵀ)) · W_downᵀ`.
+# matrices: `y = (silu(x · W_gateᵀ) ∘ (x · W_upᵀ)) · W_downᵀ`, where silu is the bend and ∘ multiplies number by number.
 
 # %%
 import numpy as np
