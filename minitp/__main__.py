@@ -13,7 +13,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not is_unicode(stream):
             stream.reconfigure(errors="replace")    # a terminal that lacks → shows ?, not a traceback
-    with reported(first_rank_only=True):
+    examining = sys.argv[1:2] == ["doctor"]         # it is to tell of a launcher under which no job can be opened
+    with reported(first_rank_only=True, join=not examining):
         from minitp.cli import app
         try:
             app()

@@ -13,6 +13,7 @@ from minitp import doctor
 from minitp.doctor import Finding, machine, mpi, packages
 from minitp.doctor.finding import Outcome, child, python
 from minitp.environment import cores
+from minitp.lesson.jobs import foreign_launcher
 from tests.mpi_world import ROOT, mpiexec
 
 INSTALL = "pip install 'minitp[mpi]'"
@@ -129,6 +130,23 @@ def test_under_a_launcher(monkeypatch, variables, state):
     found = mpi._launcher("mpich")
     assert found.state == state
     assert not variables or "rank 1 of 4" in found.finding
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("rank", [0, 1])
+def test_under_a_foreign_launcher_rank_0_tells_and_the_others_are_silent(rank):
+    """Any other verb refuses there; this one is to say what is wrong."""
+    mpiexec()
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"} | foreign_launcher(rank, 2)
+    ended = subprocess.run([sys.executable, "-m", "minitp", "doctor", "--json"], env=env, text=True,
+                           capture_output=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    if rank:
+        assert not ended.stdout
+    else:
+        found = {f["what"]: f for f in json.loads(ended.stdout)["findings"]}
+        assert found["launcher"]["state"] == "bad" and "rank 0 of 1" in found["launcher"]["finding"]
+        assert found["two ranks"]["state"] == "ok"
 
 
 # --- children --------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _README = "README.md"
+_SETTINGS = Path(minitp.__file__).parent / "lesson" / "jupyter"
 _TITLE, _QUESTION, _MINUTES = re.compile(r"^# (.+)", re.M), re.compile(r"^\*([^*]+)\*", re.M), re.compile(r"(\d+) min")
 
 
@@ -78,10 +79,7 @@ def told(folder: Path, done: Copied) -> list[str]:
 def _become_jupyter(folder: Path, shown: str, browser: bool, source: Path) -> None:
     environment = dict(os.environ)
     prepare(environment, source)
-    address = "/lab"
-    if (folder / shown).is_file():
-        view = "?factory=Markdown%20Preview" if shown.endswith(".md") else ""
-        address = f"/lab/tree/{quote(shown)}{view}"
+    address = f"/lab/tree/{quote(shown)}" if (folder / shown).is_file() else "/lab"
     command = [*python_command(), "-m", "jupyterlab", f"--ServerApp.root_dir={folder}",
                f"--LabApp.default_url={address}", *(() if browser else ("--no-browser",))]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -92,12 +90,20 @@ def _become_jupyter(folder: Path, shown: str, browser: bool, source: Path) -> No
 
 
 def prepare(environment: MutableMapping[str, str], source: Path) -> None:
-    """Let kernels be of this Python, not one that the user's home names, and find this minitp."""
+    """Let kernels be of this Python, not one that the user's home names, and find this minitp; show .md files as read.
+
+    What the user set in JupyterLab wins over the settings that come from here.
+    """
     environment["JUPYTER_PREFER_ENV_PATH"] = "1"
+    _put_first(environment, "JUPYTER_CONFIG_PATH", _SETTINGS)
     root = Path(minitp.__file__).parents[1]
     if source.parent == root:                              # a source folder, which need not be installed
-        before = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = f"{root}{os.pathsep}{before}" if before else str(root)
+        _put_first(environment, "PYTHONPATH", root)
+
+
+def _put_first(environment: MutableMapping[str, str], name: str, folder: Path) -> None:
+    before = environment.get(name)
+    environment[name] = f"{folder}{os.pathsep}{before}" if before else str(folder)
 
 
 # --- which lessons there are ------------------------------------------------------------------------------------------

@@ -25,16 +25,17 @@ def fail(error: BaseException, hide: str | None = None) -> NoReturn:
 
 
 @contextmanager
-def reported(*, first_rank_only: bool = False, hide: str | None = None) -> Iterator[None]:
+def reported(*, first_rank_only: bool = False, hide: str | None = None, join: bool = True) -> Iterator[None]:
     """The frame of a whole program: whatever escapes is told once and ends the process, and its job, by exit code.
 
     Under an MPI launcher it opens the job first, so that every rank is ready to hear of another's failure.
-    first_rank_only: what the other ranks print goes nowhere (errors are still told).
+    first_rank_only: what the other ranks print goes nowhere (errors are still told). join: False leaves the job alone.
     """
     try:
         if launcher_environment() is not None:
             from minitp.launcher.processes import open_job
-            if open_job().rank > 0 and first_rank_only:
+            first = open_job().rank == 0 if join else is_first_rank()
+            if first_rank_only and not first:
                 sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")    # noqa: SIM115 (until the end)
         yield
     except SystemExit as end:

@@ -173,9 +173,10 @@ def test_a_lesson_without_question_or_cells_is_listed_and_a_broken_file_named(tm
 
 # --- Jupyter ----------------------------------------------------------------------------------------------------------
 
-def test_what_jupyter_is_started_with(tmp_path, monkeypatch, capsys):
+def test_what_jupyter_is_started_with(tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(verb.os, "execve", lambda *call: started.append(call))
+    monkeypatch.delenv("JUPYTER_CONFIG_PATH", raising=False)
     verb.open_lessons(tmp_path / "mine", "2")
     verb.open_lessons(tmp_path / "mine", browser=False)
     for program, command, environment in started:
@@ -183,8 +184,9 @@ def test_what_jupyter_is_started_with(tmp_path, monkeypatch, capsys):
         assert f"--ServerApp.root_dir={tmp_path / 'mine'}" in command
         assert environment["JUPYTER_PREFER_ENV_PATH"] == "1"
         assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(LESSONS.parent)
+        assert Path(environment["JUPYTER_CONFIG_PATH"], "labconfig", "default_setting_overrides.json").is_file()
     assert f"--LabApp.default_url=/lab/tree/{TWO}.ipynb" in started[0][1] and "--no-browser" not in started[0][1]
-    assert "--no-browser" in started[1][1]
+    assert "--LabApp.default_url=/lab/tree/README.md" in started[1][1] and "--no-browser" in started[1][1]
 
 
 @pytest.mark.slow
@@ -195,6 +197,8 @@ def test_jupyter_starts_and_the_lesson_s_kernel_finds_minitp(tmp_path):
                 return json.load(answer)
 
         assert server["root_dir"] == str(tmp_path / "mine")
+        settings = ask("lab/api/settings/@jupyterlab/docmanager-extension:plugin")["schema"]["properties"]
+        assert settings["defaultViewers"]["default"]["markdown"] == "Markdown Preview"
         spec = ask(f"api/contents/{TWO}.ipynb")["content"]["metadata"]["kernelspec"]["name"]
         kernel = ask("api/sessions", json.dumps({"kernel": {"name": spec}, "name": TWO, "type": "notebook",
                                                  "path": f"{TWO}.ipynb"}).encode())["kernel"]["id"]

@@ -1,0 +1,357 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A · When ranks fail
+#
+# *What does a job of many ranks do when one of them is late, wrong or gone?* About 30 minutes. You need NumPy and
+# lesson 02 (partial sums, and the all-reduce that adds them).
+#
+# A collective is a meeting: it ends when every rank has come. So whatever goes wrong on one rank, the others notice as
+# one thing: they wait. MPI itself waits for ever and says nothing. Here you provoke six troubles for real, each with a
+# short deadline, and learn what each looks like from outside: what is printed, the exit code, the trace (the record of
+# every collective that a run writes).
+
+# %%
+import json
+import re
+import time
+
+import numpy as np
+
+import minitp
+from minitp.lesson import begin, exercise, jobs, pictures, predict, run
+from minitp.lesson.attempt import attempt
+
+begin("A")
+
+
+def sum_up(tp, x, site="mlp.down"):
+    return tp.all_reduce(minitp.Partial(x, tp), site=site, reason="add the ranks' partial sums")
+
+
+# %% [markdown]
+# ## The rank that doesn't come: a hang
+#
+# The commonest mistake is an `if` around a collective: here rank 1 has run out of data one step before the others, and
+# returns. Nothing has failed anywhere, so there is no error to be seen.
+#
+# **Predict.** How many of the 3 ranks wait?
+
+# %%
+guess = predict("ranks that wait", None)
+
+
+# %%
+def runs_out_of_data(tp):
+    for step in range(2):
+        if tp.rank == 1 and step == 1:
+            return
+        sum_up(tp, np.ones(4))
+
+
+hang = attempt(runs_out_of_data, ranks=3, deadline=0.3)
+print(hang.error)
+waiting = next(line for line in hang.error.splitlines() if "waiting" in line)
+guess.check(len(re.findall(r"\d+", waiting.partition(":")[0])), "all but the one whose fault it is.")
+
+# %% [markdown]
+# That is the watchdog's account, and a hang is read like this: **who waits, where, and who doesn't**. The ranks that
+# wait are the healthy ones. The culprit is the rank with another line. Calls are counted from 0, so `call 1` is the
+# second sum.
+#
+# ## One rank raises an error: all must end
+#
+# An exception ends one rank. The others know nothing of it and wait, as above. So minitp ends all ranks as soon as one
+# fails, and tells the error once, with the rank and the last collective.
+
+# %%
+def meets_a_bad_line(tp):
+    for step in range(3):
+        sum_up(tp, np.ones(4))
+        if tp.rank == 1 and step == 1:
+            raise ValueError("line 7 of the data is not a number")
+
+
+print(attempt(meets_a_bad_line, ranks=3).error)
+
+# %% [markdown]
+# Threads live in one process. Are processes ended as well, and what does the shell learn of it? The next cell starts
+# two real jobs of 2 processes each by `minitp run`, with a script that does either of the two. (In this notebook they
+# are children of its process. Where this lesson itself runs under mpirun they are left out; without an MPI `minitp run`
+# says so and makes the ranks threads.)
+#
+# **Predict.** How many tracebacks does the first job print, when one of its 2 ranks raises?
+
+# %%
+guess = predict("tracebacks", None)
+
+# %%
+SCRIPT = """
+import sys
+import numpy as np
+import minitp
+
+def main(tp):
+    for step in range(2):
+        if tp.rank == 1 and step == 1:
+            if sys.argv[1] == "fail":
+                raise ValueError("line 7 of the data is not a number")
+            return
+        tp.all_reduce(minitp.Partial(np.ones(4), tp), site="mlp.down", reason="add the ranks' partial sums")
+
+minitp.launch(main, deadline=1.0)
+"""
+failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
+doctor = jobs.start("", "minitp", "doctor", "--json", environment=jobs.foreign_launcher(0, 2))    # for later
+failing.tell()
+if ended := failing.ended():
+    guess.check(ended.err.count("Traceback"), "rank 0 was ended while it waited: it has nothing to say.")
+
+# %%
+hanging.tell()
+
+# %% [markdown]
+# An exit code other than 0 tells the shell, or the batch system, that the job has failed; 1 stands for an error of the
+# program, 2 for one that minitp itself reports. On processes the watchdog is a thread on every rank that looks at the
+# clock and asks the others where they are; `deadline` (`--deadline` of `minitp generate`) is how long a rank may wait
+# in one collective.
+#
+# Neither run has a trace: the ranks' records are brought together at the end of a run, by collectives.
+#
+# ## The rank that is slow: a straggler
+#
+# A straggler is a hang that ends. There is no message at all, only time. Here every rank "computes" by sleeping, and
+# the last one sleeps ten times as long.
+#
+# **Predict.** Which rank waits the least?
+
+# %%
+guess = predict("the rank that waits the least", None)
+
+
+# %% tags=["measured"]
+from minitp.trace.timeline import Timeline
+from minitp.view.timeline import came_last, straggler_line
+
+
+def steps(tp):
+    for _ in range(5):
+        time.sleep(0.03 if tp.rank == tp.size - 1 else 0.003)
+        sum_up(tp, np.ones(4))
+
+
+slow = run(steps, ranks=4)
+pictures.timeline(slow)
+print(straggler_line(came_last(Timeline.of(slow.trace))))
+
+# %% [markdown]
+# One lane for each rank, time from left to right: solid is computing, hatched is waiting. The last sentence below the
+# picture names the rank that came last.
+
+# %%
+waited = np.zeros(slow.ranks)
+np.add.at(waited, slow.trace.events["rank"], Timeline.of(slow.trace).waiting)
+guess.check(int(waited.argmin()), "everybody waits for it, and it for nobody.")
+
+# %% [markdown]
+# **The slow rank is the one without waits.** Whoever looks for the rank with the longest waits finds the fast ones. Why
+# it is slow, the trace doesn't say: more rows than the others (lesson 07), a hotter card, another user's process.
+#
+# ## Ranks that call different things: a mismatch
+#
+# Two sums, and rank 1 takes them in the other order: its code loops over a set, or over the files of a folder. All
+# ranks make two calls, of the same shape. The first sum is of ones, the second of hundreds.
+#
+# **Predict.** Without a check, does the run end in an error (True or False)?
+
+# %%
+guess = predict("an error, without a check (True or False)", None)
+
+
+# %%
+def in_its_own_order(tp, checked):
+    tp.checked = checked
+    terms = {"attention.o": np.full(2, 1.0), "mlp.down": np.full(2, 100.0)}
+    order = reversed(terms) if tp.rank == 1 else terms
+    sums = {site: sum_up(tp, terms[site], site) for site in order}
+    return sums["mlp.down"]
+
+
+unchecked = attempt(lambda tp: in_its_own_order(tp, checked=False), ranks=3)
+print("mlp.down should be", 3 * np.full(2, 100.0))
+for rank, found in enumerate(unchecked.run.results):
+    print(f"mlp.down on rank {rank}:", found)
+guess.check(unchecked.run is None, "nobody compares what the ranks mean; the first to meet are added.")
+for event in unchecked.run.trace:
+    print(f"trace: call {event.sequence} of rank {event.rank} is {event.op} at {event.site}")
+
+# %% [markdown]
+# No error, and wrong answers that don't even agree: the worst of the six. The trace has it, for whoever looks: calls of
+# one number are one meeting, and here they are of two sites. In **checked mode** the ranks compare
+# their calls (number, kind, site, shape, type) before each collective. With threads it is on unless you switch it off,
+# with processes it costs a message for each collective and is off: `--checked` switches it on.
+
+# %%
+print(attempt(lambda tp: in_its_own_order(tp, checked=True), ranks=3).error)
+print()
+print(attempt(lambda tp: sum_up(tp, np.ones(4 if tp.rank == 1 else 3)), ranks=3).error)
+
+# %% [markdown]
+# The message has both sides; which of them is wrong, you know. Where there is one odd rank out, start with that one.
+#
+# ## The sum that nobody takes
+#
+# The opposite of a hang: a collective that all ranks leave out. Each takes its own partial sum for the whole and goes
+# on. minitp does so on purpose, to show it: `minitp generate --break layers.0.mlp.down`, or in Python a
+# `BrokenCommunicator`. The model is the small one that comes with minitp; it has learned some English, letter by
+# letter, and repeats itself. It has 2 layers, and a pass needs 4 sums in them.
+#
+# **Predict.** The model writes 40 letters. One of the 4 sums is skipped. How many letters stay as they were, at
+# their place?
+
+# %%
+guess = predict("letters at their place, of 40", None)
+
+# %%
+from minitp.checkpoint import open_checkpoint
+from minitp.comm.broken import BrokenCommunicator
+from minitp.config import TINY
+from minitp.generate import Generation, Request, run as generate
+from minitp.model import Transformer
+from minitp.models import Bundled
+from minitp.placement import Placement
+from minitp.tokenizer import ByteTokenizer
+from minitp.weights import load_weights
+
+letters = ByteTokenizer()
+asked = Request(prompts=(tuple(letters.encode("The ")),), max_tokens=40)
+
+
+def written(tp, skipped):
+    tp.broken = skipped
+    placement = Placement(TINY, tp.size)
+    source = open_checkpoint(Bundled("tiny").folder)
+    weights = load_weights(source, placement, tp, mode="slice", dtype=np.dtype(np.float32))
+    return letters.decode(generate(Generation(Transformer(TINY, placement, tp), weights, asked))[0])
+
+
+sites = [f"layers.{layer}.{site}" for layer in range(TINY.layers) for site in ("attention.o", "mlp.down")]
+texts = []
+for skipped in ([], ["layers.0.mlp.down"], sites):
+    broken = run(lambda tp, skipped=skipped: written(tp, skipped), ranks=3, kind=BrokenCommunicator)
+    texts.append(broken.results[0])
+    marked = {event.site for event in broken.events if event.broken}
+    print(f"{len(marked)} of {len(sites)} sums skipped: {texts[-1]!r}")
+same = sum(one == other for one, other in zip(texts[0], texts[1], strict=True))
+guess.check(same, "by chance: the two texts have parted at once.")
+
+# %% [markdown]
+# No error and no wait. With one sum skipped the output still looks like language, which makes this the
+# hardest to find; with all of them it doesn't. Only a comparison with one rank finds it, which is why minitp's tests do
+# that. The trace knows it here because the skip was made on purpose: such events carry a mark of their own.
+#
+# ## The wrong mpirun: every process is rank 0 of 1
+#
+# A machine often has two MPIs: one that the system brought, and one that came with mpi4py. Each has an `mpirun`, which
+# tells the processes it starts who they are, in a language that the other's library doesn't read. The next cell does
+# to two processes what a foreign mpirun does: it starts them with the variables of *another* MPI. First a plain mpi4py
+# script.
+#
+# **Predict.** Each of the 2 processes asks its MPI how many ranks there are. What is the answer?
+
+# %%
+guess = predict("ranks, as each of the 2 processes is told", None)
+
+# %% tags=["measured"]
+PLAIN = "from mpi4py import MPI\nprint(f'I am rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}')\n"
+both = [jobs.start(PLAIN, "python", "-W", "ignore", "trouble.py", environment=jobs.foreign_launcher(rank, 2))
+        for rank in range(2)]
+refused = jobs.start(SCRIPT, "python", "trouble.py", "fail", environment=jobs.foreign_launcher(0, 2))
+for job in both:
+    job.tell()
+if (ended := both[0].ended()) and ended.out:
+    guess.check(int(ended.out.split()[-1]), "without its own launcher's words, an MPI takes itself for alone.")
+
+# %% [markdown]
+# Two processes, no error, exit code 0; each has done the whole work alone and believes that it is the only one. A sum
+# over one rank is the partial sum itself. minitp compares what the launcher announces with what the library says, and
+# refuses:
+
+# %% tags=["measured"]
+refused.tell()
+if report := doctor.ended():
+    print(f"\n$ {doctor.words}")
+    for found in json.loads(report.out)["findings"]:
+        if found["what"] == "launcher":
+            print(f"{found['state'].upper()}  {found['what']}: {found['finding']}\nTo mend: {found['mend']}")
+
+# %% [markdown]
+# `minitp run -n N` takes the mpiexec beside its own Python, so it can't be caught by this.
+#
+# ## What to look for
+#
+# | trouble | what you see | who tells | in the trace |
+# |---|---|---|---|
+# | hang | nothing, until the deadline | the watchdog: who waits where | none |
+# | error on one rank | one traceback with its rank | that rank; all are ended | none |
+# | straggler | time | nobody; the timeline | waits on all ranks but one |
+# | mismatch | wrong numbers, or a hang | checked mode: both sides | sites that differ at one number |
+# | skipped sum | wrong numbers | a comparison with one rank | a sum too few, unless marked |
+# | wrong mpirun | everything several times | minitp refuses; `minitp doctor` | of one rank |
+#
+# ## The same on real processes
+#
+# `minitp run -n 4 a_when_ranks_fail.py` runs the same cells on 4 processes, without the jobs. To provoke a hang of your
+# own, save `SCRIPT` to a file and run it, first with `minitp run -n 2 trouble.py hang`, then with mpirun and without
+# `deadline`, and have Ctrl-C at hand.
+#
+# ## Exercises
+#
+# **A.1** Some ranks take a number of steps, and meet at the end of each. One of them is slow; the figures are printed
+# below. How many seconds do all ranks together spend waiting? (A meeting itself takes no time here.)
+
+# %%
+from minitp.lesson.exercises.lesson_a import PACE
+
+print(PACE)
+exercise("A.1", None)
+
+
+# %% [markdown]
+# **A.2** Mend the first hang. Every rank has a list of arrays of `size` numbers; the lists are of different lengths.
+# The answer, on every rank, is the list of the sums: all first arrays added up, all second ones, and so on; a rank that
+# has no more adds zeros. Nobody knows the others' lengths, so agree by one collective:
+# `tp.all_reduce_max(np.array([…]), site=…, reason=…)` gives every rank the largest.
+
+# %%
+def sums_of_uneven(tp, arrays, size):
+    ...
+
+
+exercise("A.2", sums_of_uneven)
+
+
+# %% [markdown]
+# **A.3** A hang without a collective. Every rank sends `x` to the next one and receives from the one before, in a ring;
+# `tp.send` may wait until the message is received, so where all send first, all wait. Mend it, for any number of
+# ranks from 2 on, and return what has come in.
+
+# %%
+def pass_on(tp, x):
+    after, before = (tp.rank + 1) % tp.size, (tp.rank - 1) % tp.size
+    tp.send(x, to=after, site="ring", reason="pass x on")
+    return tp.receive(shape=x.shape, dtype=x.dtype, source=before, site="ring", reason="take the other's x")
+
+
+exercise("A.3", None)     # pass_on in place of None
+
+# %% [markdown]
+# **Next:** [Puzzles](puzzles.ipynb). Figures of these lessons are free to reuse.

@@ -1,0 +1,105 @@
+"""A script of a lesson's own as real processes: what they printed, and the exit code they ended with.
+
+    job = start(script, "minitp", "run", "-n", "2", "trouble.py")     # goes on while the lesson does
+    job.tell()                                                        # waits for its end
+
+Under mpirun nothing is started: a job of ranks inside a rank of another is no place to learn from.
+"""
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import minitp
+from minitp.environment import plain_environment
+from minitp.errors import LaunchError
+from minitp.lesson.stage import mpi_ranks
+
+SECONDS = 60.0                       # after which a job is ended, whatever it does
+_NAMES = {"openmpi": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), "mpich": ("PMI_RANK", "PMI_SIZE")}
+_NOTICE = re.compile(r"minitp: \d+ ranks on \d+ cores?: .*\n")
+_FRAME = re.compile(r'^(?P<rank>rank \d+: )?  File "(?P<file>[^"]+)".*\n(?:(?P=rank)?    .*\n)*', re.M)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended, and what its processes printed, without minitp's own lines of a traceback."""
+    code: int
+    out: str
+    err: str
+
+
+class Job:
+    """Processes that were started, and the folder that they run in. None of them: under mpirun."""
+
+    def __init__(self, process: "subprocess.Popen[str] | None", words: str, folder: "TemporaryDirectory[str]"):
+        self._process, self._folder, self.words = process, folder, words
+        self._ended: Ended | None = None
+
+    def ended(self) -> Ended | None:
+        """Wait for it. None where nothing was started."""
+        if self._process is not None and self._ended is None:
+            try:
+                out, err = self._process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.terminate()                        # not killed: `minitp run` takes its ranks along
+                out, err = self._process.communicate()
+            self._ended = Ended(self._process.returncode, out, own_frames(_NOTICE.sub("", err)))
+            self._folder.cleanup()
+        return self._ended
+
+    def tell(self) -> None:
+        """Print the command, what came of it, and the exit code."""
+        print(f"$ {self.words}")
+        ended = self.ended()
+        if ended is None:
+            print("(left out: mpirun has started this script, and a rank starts no job of its own)")
+        else:
+            print(f"{ended.out}{ended.err}[exit code {ended.code}]")
+
+
+def start(script: str, *words: str, environment: Mapping[str, str] | None = None) -> Job:
+    """Run `words` (minitp … or python …) in a new folder that has `script` as trouble.py; don't wait for it.
+
+    `environment` is added to this process's. No launcher's variables are inherited.
+    """
+    folder = TemporaryDirectory(prefix="minitp-lesson-")
+    process = None
+    if mpi_ranks() is None:
+        Path(folder.name, "trouble.py").write_text(script, encoding="utf-8")
+        program = ["-m", "minitp", *words[1:]] if words[0] == "minitp" else list(words[1:])
+        process = subprocess.Popen([sys.executable, *program], cwd=folder.name, env=_environment(environment or {}),
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   encoding="utf-8", errors="replace")
+    set_here = "".join(f"{name}={value} " for name, value in (environment or {}).items())
+    return Job(process, set_here + " ".join(words), folder)
+
+
+def foreign_launcher(rank: int, size: int) -> dict[str, str]:
+    """What the mpirun of another MPI than mpi4py's tells the processes that it starts."""
+    from minitp.launcher.mpiexec import find_mpiexec
+    try:
+        own = find_mpiexec().kind
+    except LaunchError:
+        own = "unknown"
+    rank_name, size_name = _NAMES["mpich" if own == "openmpi" else "openmpi"]
+    return {rank_name: str(rank), size_name: str(size)}
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    environment = plain_environment()
+    root = str(Path(minitp.__file__).parents[1])                 # a source folder need not be installed
+    before = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{root}{os.pathsep}{before}" if before else root
+    return environment | {"PYTHONIOENCODING": "utf-8"} | dict(more)
+
+
+def own_frames(text: str) -> str:
+    """Tracebacks with the reader's own frames: those of minitp and Python are left out."""
+    def kept(frame: re.Match[str]) -> str:
+        return "" if Path(frame["file"]).is_absolute() or frame["file"].startswith("<") else frame[0]
+    return _FRAME.sub(kept, text)

@@ -1,0 +1,59 @@
+"""A lesson's jobs: real processes with their output and exit code, and none from inside an MPI job."""
+import sys
+
+import pytest
+
+from minitp.launcher.mpiexec import Mpiexec
+from minitp.lesson import jobs
+
+TRACEBACK = """{rank}Traceback (most recent call last):
+{rank}  File "trouble.py", line 14, in <module>
+{rank}    main()
+{rank}  File "/somewhere/minitp/launcher/world.py", line 118, in launch
+{rank}    return run_in_mpi(fn)
+{rank}           ^^^^^^^^^^^^^^
+{rank}  File "<frozen runpy>", line 1, in run
+{rank}  File "trouble.py", line 10, in main
+{rank}    raise ValueError("no")
+{rank}ValueError: no
+"""
+
+
+@pytest.mark.parametrize("rank", ["", "rank 1: "])
+def test_of_a_traceback_the_reader_s_own_frames_are_kept(rank):
+    shown = jobs.own_frames(TRACEBACK.format(rank=rank)).splitlines()
+    kept = [0, 1, 2, 7, 8, 9]
+    assert shown == [TRACEBACK.format(rank=rank).splitlines()[n] for n in kept]
+
+
+def test_a_job_has_its_output_and_exit_code_and_no_launcher_s_variables(monkeypatch, capsys):
+    monkeypatch.setenv("HYDI_CONTROL_FD", "3")
+    script = ("import os, sys, minitp\nprint(sys.argv[1], os.environ['MINE'], 'HYDI_CONTROL_FD' in os.environ)\n"
+              "print('ä', file=sys.stderr)\nsys.exit(7)\n")
+    job = jobs.start(script, "python", "trouble.py", "word", environment={"MINE": "5"})
+    assert job.ended() == jobs.Ended(7, "word 5 False\n", "ä\n")
+    job.tell()
+    assert capsys.readouterr().out == "$ MINE=5 python trouble.py word\nword 5 False\nä\n[exit code 7]\n"
+
+
+def test_a_job_that_does_not_end_is_ended(monkeypatch):
+    monkeypatch.setattr(jobs, "SECONDS", 0.1)
+    ended = jobs.start("import time; time.sleep(60)", "python", "trouble.py").ended()
+    assert ended is not None and ended.code != 0
+
+
+def test_under_mpirun_nothing_is_started(monkeypatch, capsys):
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setattr(jobs.subprocess, "Popen", None)
+    job = jobs.start("", "minitp", "run", "trouble.py")
+    assert job.ended() is None
+    job.tell()
+    assert "left out: mpirun" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind, name", [("mpich", "OMPI_COMM_WORLD_SIZE"), ("intel", "OMPI_COMM_WORLD_SIZE"),
+                                        ("openmpi", "PMI_SIZE")])
+def test_a_foreign_launcher_is_another_s(monkeypatch, kind, name):
+    monkeypatch.setattr("minitp.launcher.mpiexec.find_mpiexec", lambda: Mpiexec(sys.executable, kind))
+    assert jobs.foreign_launcher(1, 3)[name] == "3" and "1" in jobs.foreign_launcher(1, 3).values()
