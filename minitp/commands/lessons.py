@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _README = "README.md"
 _SETTINGS = Path(minitp.__file__).parent / "lesson" / "jupyter"
-_TITLE, _QUESTION, _MINUTES = re.compile(r"^# (.+)", re.M), re.compile(r"^\*([^*]+)\*", re.M), re.compile(r"(\d+) min")
+_TITLE, _QUESTION = re.compile(r"^# (.+)", re.M), re.compile(r"^\*([^*]+)\*", re.M)
+_MINUTES = re.compile(r"(\d+)\s+minutes")
 
 
 @dataclass(frozen=True)
