@@ -156,7 +156,7 @@ guess.check(round(float(np.mean(found.sent)) / payload, 3),
 from minitp.view import lab
 
 play = lab.run("all_reduce", "ring", lab.example("all_reduce", 4, 4))
-pictures.one_round(play, 2)
+pictures.collective_round(play, 2)
 
 
 # %% [markdown]

@@ -19,13 +19,13 @@ from minitp.plan import catalogue
 from minitp.runs import samples
 from minitp.trace import Trace
 from minitp.view import lab, plan_memory, plan_network, tensor
-from minitp.view.cut_rows import rows
+from minitp.view.cut_rows import description, rows
 from minitp.view.cuts import Choice, place
 from minitp.view.figures import cut_chain
 from minitp.view.figures import plan_memory as memory_figures
 from minitp.view.figures import plan_network as network_figures
 from minitp.view.figures.lab import round_figure
-from minitp.view.figures.shards import tensor_figure, tensor_words
+from minitp.view.figures.shards import tensor_figure
 from minitp.view.plan import Asked
 from minitp.view.player.export import to_html
 from minitp.view.watch import play
@@ -76,7 +76,7 @@ def png(drawn: go.Figure | str, browser: Any) -> bytes:
 
 def chain(part: str, choice: Choice | None = None) -> Made:
     made = rows(place(TINY, RANKS, choice or Choice()), part)
-    return Made(cut_chain.chain_figure(made, "#1B1F24"), cut_chain.description(made))
+    return Made(cut_chain.chain_figure(made, "#1B1F24"), description(made))
 
 
 def column_then_row() -> Made:
@@ -94,7 +94,7 @@ def heads() -> Made:
 def uneven_heads() -> Made:
     placement = Placement(smollm2(), RANKS)
     drawn = tensor.picture(placement, placement.parameter("layers.0.attention.q.weight"))
-    return Made(tensor_figure(drawn), tensor_words(drawn))
+    return Made(tensor_figure(drawn), tensor.tensor_words(drawn))
 
 
 def ring() -> Made:

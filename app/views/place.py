@@ -3,7 +3,7 @@ import streamlit as st
 
 from minitp.errors import ConfigError
 from minitp.trace.wording import count, size
-from minitp.view.cut_rows import TITLES, rows, table
+from minitp.view.cut_rows import TITLES, description, rows, table
 from minitp.view.cut_words import NAMES, SPLITS
 from minitp.view.cuts import (
     ITEM_BYTES,
@@ -17,7 +17,7 @@ from minitp.view.cuts import (
     sync_rows,
     verdict,
 )
-from minitp.view.figures.cut_chain import chain_figure, description
+from minitp.view.figures.cut_chain import chain_figure
 from ui import models, page, state
 
 HELP = {"qkv": "Query, key and value: hidden → heads. By columns each rank has whole heads.",

@@ -6,10 +6,10 @@ from minitp.placement import Placement
 from minitp.trace.file import Trace
 from minitp.trace.wording import plain
 from minitp.view.cuts import ITEM_BYTES
-from minitp.view.figures.shards import tensor_figure, tensor_words, totals_figure
+from minitp.view.figures.shards import tensor_figure, totals_figure
 from minitp.view.header import placement_of
 from minitp.view.shards import band_rows, parameter_rows, sentence, total_rows, totals, trained
-from minitp.view.tensor import kept_pieces, picture
+from minitp.view.tensor import kept_pieces, picture, tensor_words
 from ui import models, page, picker, state
 
 RUN = "the open run's model"

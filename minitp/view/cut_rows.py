@@ -1,9 +1,10 @@
 """A part of a pass as rows of a picture, from top to bottom: an array in its state on every rank, a step, a sync."""
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from minitp.comm.states import SLICE, WHOLE, State
-from minitp.trace.wording import dimensions, size
+from minitp.trace.wording import count, dimensions, size
 from minitp.view.chain import Step
 from minitp.view.cut_words import NAMES, SPLITS, why
 from minitp.view.cuts import CutPlan
@@ -91,3 +92,9 @@ def _work(plan: CutPlan, step: Step) -> str:
 
 def _array_name(plan: CutPlan, step: Step) -> str:
     return "up" if step.name == "gate_up" and not plan.placement.config.gated else _ARRAYS[step.name]
+
+
+def description(rows: Sequence[Row]) -> str:
+    """The alternative text: the chain in words."""
+    said = [f"{row.text} ({row.detail})" if row.detail else row.text for row in rows]
+    return f"On {count(len(rows[0].spans), 'rank')}, from top to bottom: " + "; ".join(said) + "."

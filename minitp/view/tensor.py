@@ -11,7 +11,7 @@ from minitp.placement import Parameter, Placement
 from minitp.trace.file import Trace
 from minitp.trace.kept import KeptArray
 from minitp.view.packing import blocks
-from minitp.view.shards import Band, bands
+from minitp.view.shards import Band, bands, holders
 
 CELLS = 64                             # of a piece, in either direction: more would be smaller than a pixel
 SIGNED = 1024                          # numbers of a matrix up to which a dash marks the negative ones
@@ -142,3 +142,13 @@ def kept_pieces(trace: Trace, placement: Placement, parameter: Parameter) -> dic
     found = {rank: trace.weight(rank, parameter.name) for rank in range(placement.ranks)}
     return {rank: kept for rank, kept in found.items()
             if kept is not None and kept.cells.size and kept.shape == placement.shape(parameter, rank)}
+
+
+def tensor_words(picture: Picture) -> str:
+    """The alternative text."""
+    numbers = ("its numbers as shades of the owners' hues" if picture.known
+               else "as outlines, for its numbers are not on record")
+    parts = ", ".join(f"{(band.stop - band.start) / sum(b.stop - b.start for b in picture.bands):.0%} held by "
+                      f"{holders(band.ranks, picture.ranks)}" for band in picture.bands[:8])
+    more = f" and {len(picture.bands) - 8} more parts" if len(picture.bands) > 8 else ""
+    return f"{picture.name}, {picture.shape[0]:,} by {picture.shape[1]:,}, {numbers}: {parts}{more}."

@@ -15,7 +15,7 @@ from minitp.placement import Placement
 from minitp.trace import Trace
 from minitp.trace.kept import KeptArray
 from minitp.trace.values import as_plain, matrix
-from minitp.view.figures.shards import tensor_figure, tensor_words, totals_figure
+from minitp.view.figures.shards import tensor_figure, totals_figure
 from minitp.view.shards import (
     KINDS,
     band_rows,
@@ -29,7 +29,7 @@ from minitp.view.shards import (
     total_rows,
     totals,
 )
-from minitp.view.tensor import CELLS, kept_pieces, picture
+from minitp.view.tensor import CELLS, kept_pieces, picture, tensor_words
 from minitp.weights import RandomSource
 from tests.app.real_runs import tiny_run
 from tests.test_placement import GPT2, LLAMA_405B, SMOLLM2_135M

@@ -9,7 +9,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from minitp.trace.wording import count
 from minitp.view.colors import GREY, rank_hue, with_opacity
 from minitp.view.cut_rows import Row
 
@@ -44,12 +43,6 @@ def chain_figure(rows: Sequence[Row], ink: str = GREY) -> go.Figure:
     figure.update_xaxes(visible=False, range=[-0.005, 1.005], fixedrange=True)
     figure.update_yaxes(visible=False, range=[top + EDGE, 0], fixedrange=True)
     return figure
-
-
-def description(rows: Sequence[Row]) -> str:
-    """The alternative text: the chain in words."""
-    said = [f"{row.text} ({row.detail})" if row.detail else row.text for row in rows]
-    return f"On {count(len(rows[0].spans), 'rank')}, from top to bottom: " + "; ".join(said) + "."
 
 
 def _cells(row: Row, top: float, bottom: float) -> list[Drawn]:

@@ -99,16 +99,6 @@ def _heat(picture: Picture, piece: Piece, numbers: np.ndarray, scale: float) -> 
         hovertemplate=f"{what}<br>{_held_by(picture, piece)}<extra></extra>")
 
 
-def tensor_words(picture: Picture) -> str:
-    """The alternative text."""
-    numbers = ("its numbers as shades of the owners' hues" if picture.known
-               else "as outlines, for its numbers are not on record")
-    parts = ", ".join(f"{(band.stop - band.start) / sum(b.stop - b.start for b in picture.bands):.0%} held by "
-                      f"{holders(band.ranks, picture.ranks)}" for band in picture.bands[:8])
-    more = f" and {len(picture.bands) - 8} more parts" if len(picture.bands) > 8 else ""
-    return f"{picture.name}, {picture.shape[0]:,} by {picture.shape[1]:,}, {numbers}: {parts}{more}."
-
-
 def totals_figure(sums: Totals) -> go.Figure:
     """Bytes of each rank, one bar a rank, parted by kind."""
     figure = go.Figure()
