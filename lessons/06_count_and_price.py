@@ -342,7 +342,8 @@ exercise("6.1", None)
 # prefill gives the first new token. 30 layers, as above.)
 
 # %%
-prompt, new = 50, 10                                      # tokens
+prompt = 50                                               # tokens
+new = 10
 exercise("6.2", None)
 
 

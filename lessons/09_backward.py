@@ -11,9 +11,9 @@
 # %% [markdown]
 # # 09 · Backward: the same cuts, the other way
 #
-# *Training needs gradients. What do the ranks owe each other on the way back?* About 40 minutes. You need lessons 02
-# (column and row cuts), 05 (logits that stay cut over the vocabulary) and 07 (copies of kv heads); and that gradients
-# are found by the chain rule.
+# *Training needs gradients. What do the ranks owe each other on the way back?* About 40 minutes. You need lesson 02
+# (column and row cuts), lesson 05 (logits that stay cut over the vocabulary) and lesson 07 (copies of kv heads); and
+# that gradients are found by the chain rule.
 #
 # Letters: `D` hidden size, `F` size inside the MLP, `L` layers, `p` ranks. `dx` is the gradient of the loss at x: how
 # much the loss changes for a small change of each number of x. It has x's shape.
