@@ -16,10 +16,12 @@ from nbformat import NotebookNode
 from PIL import Image
 from plotly.offline import get_plotlyjs
 
+from minitp.commands.lessons import lessons
 from minitp.lesson.pictures import PLAYER, PLOTLY
 from tests.app.browser import launched
 from tests.lessons.notebooks import LESSONS, executed, scripts
 
+README = LESSONS / "README.md"
 WIDTH = 800                                                # px of a still picture
 LARGE = 90_000                                             # bytes of one
 _DRAW = """async ([figure, width]) => Plotly.toImage(
@@ -32,6 +34,16 @@ def main(names: list[str]) -> None:
         for script in scripts():
             if not names or script.stem in names:
                 made(script, browser)
+    README.write_text(with_table(README.read_text("utf-8")), "utf-8")
+
+
+def with_table(text: str) -> str:
+    """The README's text, its table of lessons by what the notebooks' first cells say."""
+    rows = "\n".join(f"| [{lesson.title}]({lesson.file.name}) | {lesson.question} | {lesson.minutes} min |"
+                     for lesson in lessons())
+    head = "| lesson | the question it answers | time |\n|---|---|---|\n"
+    before, _, after = text.partition(head)
+    return before + head + rows + "\n\n" + after.partition("\n\n")[2]
 
 
 def made(script: Path, browser: Any) -> None:

@@ -18,6 +18,10 @@ from minitp.errors import CollectiveError
 _LOOK_UP = 0.05                        # seconds: how often one that waits for a message looks whether all has stopped
 
 
+Mail = tuple[np.ndarray, threading.Event]
+"""A message: the array, and what is set once it has been received."""
+
+
 class RankStoppedError(Exception):
     """Raised on the other ranks once one has failed; the failure itself is reported by its own rank."""
 
@@ -184,14 +188,8 @@ class ThreadTransport:
         self._wait(lambda: received.wait(_LOOK_UP), f"send {array.size} × {array.dtype} to rank {to}")
 
     def receive(self, array: np.ndarray, source: int) -> None:
-        mail, found = self.shared.mail[source, self.rank], []
-
-        def look() -> bool:
-            with suppress(Empty):
-                found.append(mail.get(timeout=_LOOK_UP))
-            return bool(found)
-
-        self._wait(look, f"receive {array.size} × {array.dtype} from rank {source}")
+        mail, found = self.shared.mail[source, self.rank], list[Mail]()
+        self._wait(lambda: _came(mail, found), f"receive {array.size} × {array.dtype} from rank {source}")
         sent, received = found[0]
         fits = sent.dtype == array.dtype and sent.size == array.size
         if fits:
@@ -220,6 +218,13 @@ class ThreadTransport:
     def barrier(self) -> None:
         self._exchange(None)
         self._done()
+
+
+def _came(mail: SimpleQueue, found: list[Mail]) -> bool:
+    """Whether something is there, after a moment; `found` has it then."""
+    with suppress(Empty):
+        found.append(mail.get(timeout=_LOOK_UP))
+    return bool(found)
 
 
 def _sum_in_rank_order(arrays: Sequence[np.ndarray]) -> np.ndarray:

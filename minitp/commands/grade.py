@@ -52,7 +52,7 @@ def _show(row: dict[str, Any]) -> None:
     for name in ("puzzle", "points", "", "what is wrong, or over budget"):
         table.add_column(name, justify="right" if name == "points" else "left")
     for puzzle in row["puzzles"]:
-        lines = [] if puzzle["status"] == "solved" else [plain(line, 400) for line in puzzle["words"]]
+        lines = [plain(words.partition("\n")[0], 400) for words in puzzle["words"] if puzzle["status"] != "solved"]
         over = [line for line in lines if "over budget" in line]
         table.add_row(Text(puzzle["name"]), f"{puzzle['points']}/{puzzle['of']}", Text(puzzle["status"]),
                       Text("\n".join(over if puzzle["status"] == "over" else lines)))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
 
 GRACE = 3.0                     # seconds that ranks have to end once the run is stopped
+RANK = "rank "                  # and its number: the name of a rank's thread
 _LOOK, _STUCK = 0.1, 1.0        # seconds between looks; seconds after which ranks that all wait are taken for stuck
 
 
@@ -34,7 +35,7 @@ class _Ranks:
         self.results: list[Any] = [None] * size
         self.groups: list[Communicator | None] = [None] * size
         self.failures: list[tuple[int, BaseException]] = []            # in the order of time
-        self.threads = [threading.Thread(target=self._run, args=(rank,), name=f"rank {rank}", daemon=True)
+        self.threads = [threading.Thread(target=self._run, args=(rank,), name=f"{RANK}{rank}", daemon=True)
                         for rank in range(size)]
 
     def _run(self, rank: int) -> None:

@@ -136,3 +136,32 @@ def test_verdicts_of_what_is_none(capsys):
         with pytest.raises(ConfigError, match=said):
             judged(wrong, 1)
     assert "TypeError" in judged("2.2", lambda: 1).words
+
+
+def test_a_rank_that_leaves_early_is_said_to_have_returned():
+    tried = attempt(lambda tp: tp.rank and tp.all_reduce(minitp.Partial(np.ones(2), tp), site="a", reason="b"), 3)
+    assert tried.run is None and "rank 0: has returned" in tried.error and "at a, call 0" in tried.error
+
+
+def test_an_attempt_may_have_a_deadline_and_may_exit():
+    def endless(tp):
+        while tp.rank == 1:
+            pass
+
+    assert "longer than its 0.3 s" in attempt(endless, 2, deadline=0.3).error
+    assert attempt(lambda tp: sys.exit("enough"), 2).error.startswith("SystemExit: enough")
+    assert attempt(lambda tp: sys.exit(), 2).blank                          # sys.exit(0) is a rank's way to return
+
+
+def test_a_trace_of_threads_is_complete_and_on_one_clock():
+    def twice(tp):
+        for site in ("one", "two"):
+            tp.barrier(site=site, reason="meet")
+
+    trace = run(twice, 3, threads=True).trace
+    assert [(event.rank, event.site) for event in trace if event.rank == 2] == [(2, "one"), (2, "two")]
+    assert {mark.rank for mark in trace.mark_rows()} == set(trace.ranks) == {0, 1, 2}
+    assert trace.run["ranks"] == 3 and len(trace.run["blas_threads"]) == 3
+    times = {site: [event for event in trace if event.site == site] for site in ("one", "two")}
+    assert max(one.enter for one in times["one"]) <= min(one.leave for one in times["one"])
+    assert max(one.leave for one in times["one"]) <= min(two.leave for two in times["two"])

@@ -46,8 +46,8 @@ def timeline(run: Run) -> None:
 def _lanes(passes: Passes, first: int, last: int, alt: str) -> None:
     def draw() -> "go.Figure":
         from minitp.view.figures.timeline import lanes_figure
-        from minitp.view.timeline import detail, hover_texts
-        bars = detail(passes, first, last)
+        from minitp.view.timeline import Bars, detail, hover_texts
+        bars = Bars(**detail(passes, first, last)._asdict() | {"blocks": []})          # it is all one pass
         return lanes_figure(bars, hover_texts(passes, bars))
     picture(draw, alt)
 

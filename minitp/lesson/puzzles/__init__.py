@@ -13,7 +13,8 @@ from minitp.lesson import pictures
 from minitp.lesson.puzzles.base import Puzzle
 from minitp.lesson.puzzles.judge import FULL, judged
 
-MODULES = ("bias", "fused", "f_and_g")
+MODULES = ("bias", "fused", "f_and_g", "arg_max", "vocab_loss", "tied_table", "kv_copies", "ring", "rows_norm",
+           "global_norm", "few_heads")
 """Those that have PUZZLES, in the order in which the puzzles are numbered."""
 
 

@@ -4,7 +4,7 @@ A puzzle's module has PUZZLES, a tuple of them, and its name stands in `minitp.l
 typed: sizes are drawn, and truth, budget and the values of known mistakes are computed from what was drawn.
 """
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,15 @@ class Budget:
                  mistake you mean costs more than that.
     messages     sends to single ranks; 0 where collectives are to be used
     sent         bytes of these
+    ring         bytes that a rank sends for its collectives if each goes once around a ring or, an all-reduce, twice (a
+                 model: `minitp.plan.network.collectives`); None where they are not counted
     """
     sync_points: int
     payload: int
     memory: int
     messages: int = 0
     sent: int = 0
+    ring: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Mistake:
 class World:
     """One instance of a puzzle.
 
-    inputs    of each rank, by the names of the function's arguments; every rank gets copies of its own
+    inputs    of each rank, named as the puzzle's arguments and in their order; every rank gets copies of its own
     truth     what each rank must return
     state     the state that the result must have, or one for each where `names` has several
     names     what the returned things are called
@@ -71,12 +74,14 @@ class Puzzle:
 
     arguments  of the function after `tp`, in order
     world      made from a random number generator; it draws sizes, too, uneven ones somewhere, and maybe the ranks
+    errors     pieces of an error's text, and what else to say where an attempt fails with it
     """
     name: str
     title: str
     story: str
     arguments: tuple[str, ...]
     world: Callable[[np.random.Generator], World]
+    errors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def function(self) -> str:

@@ -14,6 +14,8 @@ from minitp.lesson.puzzles.base import (
 )
 
 _STORY = """\
+*Needs lesson 02.*
+
 `y = x · Wᵀ + b` with `W` cut by rows of its transpose: rank r holds the columns of `W` that meet its piece of `x`. Each
 rank's product is one term of a sum, and there is only one `b`, which every rank has.
 

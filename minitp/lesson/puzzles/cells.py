@@ -30,7 +30,8 @@ def cells_of(file: Path) -> list[Cell]:
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{file.name} is no text in UTF-8: {error}") from error
     found = _of_notebook(file.name, text) if file.suffix == ".ipynb" else _of_script(text)
-    return [cell for cell in found if cell.source.strip()]
+    cells = [Cell(where, _without_shell(source)) for where, source in found]
+    return [cell for cell in cells if cell.source.strip()]
 
 
 def _of_notebook(name: str, text: str) -> list[Cell]:
@@ -39,7 +40,7 @@ def _of_notebook(name: str, text: str) -> list[Cell]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(f"{name} is no notebook of format 4: JSON with `cells`, each with `cell_type` and "
                               "`source`. Open it in Jupyter and save it again") from error
-    return [Cell(f"code cell {number}", _without_shell(source)) for number, source in enumerate(sources, start=1)]
+    return [Cell(f"code cell {number}", source) for number, source in enumerate(sources, start=1)]
 
 
 def _source(source: Any) -> str:

@@ -8,6 +8,8 @@ from minitp.cut import Cut
 from minitp.lesson.puzzles.base import Budget, Mistake, Puzzle, World
 
 _STORY = """\
+*Needs lesson 09.*
+
 Around a column-then-row block stand two operators that Megatron-LM calls f and g. One is a sum over the ranks on the
 way forward and does nothing on the way back; the other does nothing forward and is a sum on the way back. Somebody put
 each where the other belongs: the loss went down, slowly, to somewhere else.

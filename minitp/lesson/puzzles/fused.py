@@ -17,16 +17,21 @@ from minitp.lesson.puzzles.base import (
 )
 
 _QKV = """\
+*Needs lesson 04.*
+
 Many checkpoints store the three projections of attention as one matrix: the `q` rows of all heads, below them the `k`
 rows of all heads, then the `v` rows. Somebody cut it like any other matrix, rank r taking the r-th piece of its rows,
 and read the piece as `q`, `k`, `v`. On one rank the text was fine; on two it was nonsense, and no shape complained.
 
-**Given** on each rank: the whole `x` (T, D), the whole `W_qkv` (3·H·E, D), and the number of heads `H`.
-**Return** this rank's `(q_p, k_p, v_p)`, each (T, H_p·E): the queries, keys and values of the heads that the rank holds
+**Given** on each rank: the whole `x` (T, D), the whole `W_qkv`, which is `(3·H·E, D)`, and the number of
+heads `H`.
+**Return** this rank's `(q_p, k_p, v_p)`, each `(T, H_p·E)`: queries, keys and values of the heads that the rank holds
 when `H` heads are dealt out by `minitp.Cut(H, tp.size)`. **Budget:** no sync point, and no memory for the other ranks'
 heads."""
 
 _GATE_UP = """\
+*Needs lesson 03.*
+
 `y = (silu(x · W_gateᵀ) * (x · W_upᵀ)) · W_downᵀ`, with `silu(a) = a / (1 + exp(-a))`. The file has gate and up as one
 matrix `W_gu` (2·F, D): first all rows of gate, then all rows of up. Each column of `h` needs its gate and its up on the
 same rank.

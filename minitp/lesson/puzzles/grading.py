@@ -63,7 +63,7 @@ def graded(file: Path, cells: Sequence[Cell], seeds: Sequence[int], timeout: flo
         if step["step"] == "cell":
             skip.append(step["number"])
             made.errors[step["number"]] = why
-        else:
+        elif step["step"] == "puzzle":
             still.remove(step["name"])
             made.verdicts[step["name"]].append({"seed": step["seed"], "status": "failed", "points": 0, "words": [why],
                                                 "spent": None})
@@ -110,6 +110,8 @@ class _Child:
                 continue
             if found["step"] == "end":
                 return None
+            if found["step"] == "again":
+                return found, ""
             self.note(found)
         overdue = time.monotonic() > self.until
         if self.step is None:

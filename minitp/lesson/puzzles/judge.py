@@ -37,18 +37,18 @@ class Judgment:
 
 
 def judged(puzzle: Puzzle, fn: Callable[..., Any], seed: int = 0, deadline: float = DEADLINE) -> Judgment:
-    """Run twice: once to see whether it is right, and what is right once more, measured."""
+    """Run twice: once to see whether it is right, and what is right again, measured."""
     world = puzzle.drawn(seed)
     tried = attempt(_body(fn, world), world.ranks, deadline)
     if tried.run is None:
-        return Judgment("failed", 0, [tried.error])
+        return Judgment("failed", 0, [tried.error, *(known for piece, known in puzzle.errors.items()
+                                                     if piece in tried.error)])
     if tried.blank:
         return Judgment("blank", 0, ["still blank."])
     if mistakes := wrong(world, tried.run.results):
         return Judgment("wrong", 0, mistakes, tried.run)
     try:
-        spent = measured(lambda body: run(body, world.ranks, threads=True, deadline=deadline), world.ranks,
-                         _body(fn, world))
+        spent = _measured(fn, world, deadline)
     except (Exception, SystemExit) as error:     # right the first time: it leans on something outside the function
         return Judgment("failed", 0, [f"right, but run a second time it failed. {type(error).__name__}: {error}"],
                         tried.run)
@@ -58,17 +58,29 @@ def judged(puzzle: Puzzle, fn: Callable[..., Any], seed: int = 0, deadline: floa
     return Judgment("solved" if all(kept.values()) else "over", points, words, tried.run, spent)
 
 
+def _measured(fn: Callable[..., Any], world: World, deadline: float) -> Spent:
+    """Once; where its memory is over budget once more, and the smaller number counts. A cache of Python's own that
+    outgrows its place does so in one of the two, and is not the attempt's."""
+    def once() -> Spent:
+        return measured(lambda body: run(body, world.ranks, threads=True, deadline=deadline), world.ranks,
+                        _body(fn, world))
+
+    spent = once()
+    return spent if spent.within(world.budget)["memory"] else min(spent, once(), key=lambda one: one.memory)
+
+
 def _body(fn: Callable[..., Any], world: World) -> "Callable[[Communicator], Any]":
     """What a rank runs. Its inputs are copies of its own, made here: they are no memory of its, and may be changed."""
-    inputs = [copy.deepcopy(dict(given)) for given in world.inputs]
-    return lambda tp: fn(tp, **inputs[tp.rank])
+    inputs = [copy.deepcopy(list(given.values())) for given in world.inputs]
+    return lambda tp: fn(tp, *inputs[tp.rank])           # by place: what the writer calls them is the writer's matter
 
 
 def _words(spent: Spent, budget: Budget, kept: dict[str, bool], attempted: Run) -> list[str]:
     """A line for each part of the budget, and where too much was said, what was said."""
     lines = [_line("sync points", kept, _met(spent.sync_points, spent.messages),
                    _met(budget.sync_points, budget.messages)),
-             _line("bytes", kept, _moved(spent.payload, spent.sent), _moved(budget.payload, budget.sent)),
+             _line("bytes", kept, _moved(spent.payload, spent.sent) + _around(spent.ring, budget),
+                   _moved(budget.payload, budget.sent) + _around(budget.ring, budget)),
              _line("memory", kept, f"rank {spent.hungriest} held {size(spent.memory)} at once beyond what it was given",
                    size(budget.memory + ALLOWANCE))]
     if spent.unseen:
@@ -90,6 +102,10 @@ def _met(sync_points: int, messages: int) -> str:
 
 def _moved(payload: int, sent: int) -> str:
     return _both(size(payload), f"{size(sent)} in messages", payload, sent)
+
+
+def _around(ring: int | None, budget: Budget) -> str:
+    return "" if budget.ring is None or ring is None else f" ({size(ring)} sent by a rank of a ring)"
 
 
 def _both(collective: str, message: str, some: int, more: int) -> str:

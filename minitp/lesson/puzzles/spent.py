@@ -5,7 +5,7 @@ all that is allocated between two waits belongs to one rank. That makes the numb
 """
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from minitp.lesson.puzzles.base import Budget
 from minitp.lesson.runs import Run
+from minitp.plan.network.collectives import cost, has_model
 from minitp.trace.schema import MESSAGES, Event
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _LOOK_UP = 0.05              # seconds: how often a rank that waits for its turn
 class Spent:
     """Of the rank that spent most of each. memory: bytes, beyond what the rank was given; `hungriest` had that much.
 
+    ring: bytes that a rank sends for its collectives on a ring; what has no cost model counts with its payload.
+
     unseen: some rank met the others in a way that isn't on record, so the rest can't be trusted.
     """
     sync_points: int
@@ -36,13 +39,15 @@ class Spent:
     sent: int
     memory: int
     hungriest: int
+    ring: int
     unseen: bool
 
     def within(self, budget: Budget) -> dict[str, bool]:
         """Which parts of the budget are kept."""
         return {"sync points": not self.unseen and self.sync_points <= budget.sync_points
                 and self.messages <= budget.messages,
-                "bytes": not self.unseen and self.payload <= budget.payload and self.sent <= budget.sent,
+                "bytes": not self.unseen and self.payload <= budget.payload and self.sent <= budget.sent
+                and (budget.ring is None or self.ring <= budget.ring),
                 "memory": self.memory <= budget.memory + ALLOWANCE}
 
 
@@ -136,7 +141,14 @@ def _spent(ran: Run, meter: Meter) -> Spent:
     sends = [[event for event in mine if event.op == MESSAGES[0]] for mine in events]
     waits = [2 * len(met) + len(mine) - len(met) for met, mine in zip(collectives, events, strict=True)]
     return Spent(max(map(len, collectives)), max(map(_bytes, collectives)), max(map(len, sends)),
-                 max(map(_bytes, sends)), max(meter.peak), meter.peak.index(max(meter.peak)), meter.waits != waits)
+                 max(map(_bytes, sends)), max(meter.peak), meter.peak.index(max(meter.peak)),
+                 max(ring_bytes(((event.op, event.payload) for event in met), ran.ranks) for met in collectives),
+                 meter.waits != waits)
+
+
+def ring_bytes(collectives: Iterable[tuple[str, int]], ranks: int) -> int:
+    """What a rank of a ring sends for collectives (op, payload)."""
+    return int(sum(payload * (cost(op, "ring", ranks).volume if has_model(op) else 1) for op, payload in collectives))
 
 
 def _bytes(events: list[Event]) -> int:

@@ -4,6 +4,8 @@ What to do comes as JSON on stdin; what is found goes as JSON lines to FD, which
 
     {"step": "cell", "number": 3}                                 begins; {…, "error": "NameError: …"} where it fails
     {"step": "puzzle", "name": …, "seed": …}                      begins; {…, "status": …, "points": …, …} its verdict
+    {"step": "again"}                                             ranks of an attempt can't be stopped: go on in a new
+                                                                  process, where they don't disturb the other puzzles
     {"step": "end"}
 
 Every line carries the token that came with the work, so that a line written by the cells counts for nothing. That
@@ -15,12 +17,15 @@ import os
 import resource
 import signal
 import sys
+import threading
 import types
 from dataclasses import asdict
 from typing import Any, NoReturn
 
 from minitp import lesson
+from minitp.launcher.threads import RANK
 from minitp.lesson.puzzles import puzzle_named
+from minitp.lesson.puzzles.base import Puzzle
 from minitp.lesson.puzzles.judge import judged
 
 MOST_MEMORY, MOST_FILE = 8 << 30, 100 << 20      # bytes that the cells may allocate, and write into one file
@@ -62,7 +67,7 @@ def _run_cells(work: dict[str, Any], channel: _Channel) -> dict[str, Any]:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.path.append(work["folder"])
-    lesson.puzzle = _later
+    vars(lesson)["puzzle"] = _later
     vars(module)["display"] = print              # a notebook has it
     signal.signal(signal.SIGALRM, _out_of_time)
     for number, (where, source) in enumerate(work["cells"]):
@@ -94,20 +99,28 @@ def _judge(work: dict[str, Any], found: dict[str, Any], channel: _Channel) -> No
     for name in work["puzzles"]:
         puzzle = puzzle_named(name)
         fn = found.get(puzzle.function)
-        for seed in work["seeds"]:
+        for number, seed in enumerate(work["seeds"]):
             channel.tell("puzzle", name=name, seed=seed)
-            if not callable(fn):
-                why = "there is no function" if fn is None else "this is no function"
-                channel.tell("puzzle", name=name, seed=seed, status="missing", points=0,
-                             words=[f"{why}: {puzzle.function}."])
-                continue
-            try:
-                verdict = judged(puzzle, fn, seed, work["timeout"])
-                channel.tell("puzzle", name=name, seed=seed, status=verdict.status, points=verdict.points,
-                             words=[words[:_LONGEST] for words in verdict.words],
-                             spent=None if verdict.spent is None else asdict(verdict.spent))
-            except BaseException as error:       # a KeyboardInterrupt that a rank raised, say
-                channel.tell("puzzle", name=name, seed=seed, status="failed", points=0, words=[_told(error)])
+            verdict = _verdict(puzzle, fn, seed, work["timeout"])
+            channel.tell("puzzle", name=name, seed=seed, **verdict)
+            if any(thread.name.startswith(RANK) for thread in threading.enumerate()):
+                for other in work["seeds"][number + 1:]:
+                    channel.tell("puzzle", name=name, seed=other, **verdict)
+                channel.tell("again")
+                os._exit(0)
+
+
+def _verdict(puzzle: Puzzle, fn: Any, seed: int, timeout: float) -> dict[str, Any]:
+    """What the channel tells of one attempt."""
+    if not callable(fn):
+        why = "there is no function" if fn is None else "this is no function"
+        return {"status": "missing", "points": 0, "words": [f"{why}: {puzzle.function}."]}
+    try:
+        found = judged(puzzle, fn, seed, timeout)
+    except BaseException as error:               # a KeyboardInterrupt that a rank raised, say
+        return {"status": "failed", "points": 0, "words": [_told(error)]}
+    return {"status": found.status, "points": found.points, "words": [words[:_LONGEST] for words in found.words],
+            "spent": None if found.spent is None else asdict(found.spent)}
 
 
 def _told(error: BaseException) -> str:

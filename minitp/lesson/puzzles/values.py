@@ -41,6 +41,8 @@ def same(got: Any, wanted: Any) -> bool:
         return False
     if not np.size(wanted):
         return True
+    if not np.all(np.isfinite(wanted)):
+        return np.array_equal(got, wanted, equal_nan=True)
     return bool(np.all(np.abs(np.subtract(got, wanted, dtype=complex)) <= _tolerance(wanted)))
 
 
