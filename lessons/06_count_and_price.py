@@ -92,7 +92,8 @@ from minitp.trace.predict import GenerationPlan, predict as foretell
 
 
 def closed_form(config, passes, batch=1, ranks=4):
-    """All collectives of passes [(kind, tokens of each sequence), …] over `batch` sequences."""
+    """All collectives of passes [(kind, tokens of each sequence), …] over `batch` sequences. Loading the weights has
+    none: each rank reads its own slices."""
     return foretell(GenerationPlan(Placement(config, ranks), "slice", "float32", batch, passes, choices=len(passes)))
 
 
