@@ -291,9 +291,9 @@ for delay, found in list(zip(delays, written, strict=True))[1:]:
           f"{units.duration(max(took - plain, 0))}; modeled, delay · syncs: {units.duration(delay * each)}")
 
 # %% [markdown]
-# The delay came back multiplied by the number of sync points, and something more: a sleeping program wakes up late, on
-# a busy machine by a lot. That is also why the delays here are ten thousand times a switch's and more: what was tested
-# is the product. The text is the same at every delay.
+# The delay came back multiplied by the number of sync points, more or less: a sleeping program wakes up late, and ranks
+# that share a core compute while others sleep. That is also why the delays here are ten thousand times a switch's and
+# more: what was tested is the product. The text is the same at every delay.
 #
 # Here a whole collective waited once, as if it were one message. Built from messages (lesson 08) it waits once in each
 # **round**. On 4 ranks, the same array in three ways:

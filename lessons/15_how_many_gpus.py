@@ -219,8 +219,9 @@ for name in ("bloom-176b", "llama-65b", "llama-3.1-405b-16384"):
     days = known.get("days") or known["gpu_hours"] / cards / 24
     print(f"{name}: {cards:,} cards, {found.layout or 'no layout published, the fastest that fits'}; a step of "
           f"{job.batch:,} sequences of {job.seq:,}")
-    print(f"    planned: fullest card {asked[f'{name} held'] / 1e9:.1f} GB, step {asked[f'{name} step s']:.1f} s, "
-          f"{asked[f'{name} days']:.0f} days; published: {days:.0f} days"
+    print(f"    states {found.model.parameters * job.precision.states / 1e12:.1f} TB; planned: fullest card "
+          f"{asked[f'{name} held'] / 1e9:.1f} GB, step {asked[f'{name} step s']:.1f} s, {asked[f'{name} days']:.0f} "
+          f"days; published: {days:.0f} days"
           + (f", step {known['step_seconds']:g} s" if "step_seconds" in known else ""))
 
 # %% [markdown]

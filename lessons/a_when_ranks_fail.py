@@ -14,10 +14,10 @@
 # *What does a job of many ranks do when one of them is late, wrong or gone?* About 30 minutes. You need
 # lessons 01 and 02 (ranks and collectives; partial sums, and the all-reduce that adds them).
 #
-# A collective is a meeting: it ends when every rank has come. So whatever goes wrong on one rank, the others notice as
-# one thing: they wait. MPI itself waits for ever and says nothing. Here you provoke six troubles for real, each with a
-# short deadline, and learn what each looks like from outside: what is printed, the exit code, the trace (the record of
-# every collective that a run writes). `attempt(fn, ranks=3)` is `run`, but an error ends up in its `.error`.
+# A collective is a meeting: it ends when every rank has come. So most of what goes wrong on one rank the others notice
+# as one thing: they wait. MPI itself waits for ever and says nothing. Here you provoke six troubles for real, each with
+# a short deadline, and learn what each looks like from outside: what is printed, the exit code, the trace (the record
+# of every collective that a run writes). `attempt(fn, ranks=3)` is `run`, but an error ends up in its `.error`.
 
 # %%
 import re
@@ -83,9 +83,9 @@ print(attempt(meets_a_bad_line, ranks=3).error)
 
 # %% [markdown]
 # Threads live in one process. Are processes ended as well, and what does the shell learn of it? The next cell starts
-# two real jobs of 2 processes each by `minitp run`, with a script that does either of the two. (In this notebook they
-# are children of its process. Where this lesson itself runs under mpirun they are left out; without an MPI `minitp run`
-# says so and makes the ranks threads.)
+# two real jobs of 2 processes each by `minitp run`: the script raises an error as above, or hangs as above. (Where this
+# lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
+# threads.)
 #
 # **Predict.** How many tracebacks does the first job print, when one of its 2 ranks raises?
 
