@@ -11,8 +11,8 @@
 # %% [markdown]
 # # Puzzles · Mend a cut, within a budget
 #
-# *Can you write it so that the ranks talk no more than they must?* Twelve functions, about 10 minutes each; each says
-# which lessons it needs.
+# *Can you write it so that the ranks talk no more than they must?* Twelve functions, about 120 minutes in all; each
+# says which lessons it needs.
 #
 # Your function runs on every rank. Its first argument `tp` is the group of ranks: `tp.rank` is this rank's number,
 # `tp.size` how many there are, and its collectives are those of lesson 01: `tp.all_reduce(minitp.Partial(a, tp), …)`,
