@@ -42,7 +42,8 @@ print(f"One {card.name}, a card that such models run on, has {size(card.memory)}
 #
 # `run(fn, ranks=4)` starts `fn` on four ranks. What `fn` gets, here called `tp`, is the rank's telephone: `tp.rank` is
 # its number, `tp.size` how many there are. (`tp` stands for *tensor parallel*, the name for cutting the matrices
-# themselves.) In a notebook the ranks are threads, so nothing has to be installed.
+# themselves.) In a notebook the ranks are threads of one program, so nothing has to be installed. Threads could look
+# into each other's memory; the functions here never do.
 #
 # `run` gives back what each rank returned (`.results`) and a record of all that they said to each other.
 

@@ -67,7 +67,7 @@ for one in (config, catalogue.model("smollm2-135m").config, catalogue.model("lla
 guess.check(round(share, 2), "three matrices of D × F in each layer, and F is several times D.")
 
 # %% [markdown]
-# The larger the model, the more of it is MLP. So this is the part that most needs to be cut.
+# Of these three, the larger the model, the more of it is MLP. So this is the part that most needs to be cut.
 #
 # ## One token on one rank
 #
@@ -287,7 +287,7 @@ guess.check(len(sites), "2 L + 2 again.")
 # %% [markdown]
 # Thousands of times as many weights as tiny has, and nothing new: a column cut, a row cut, one sum.
 #
-# What have we got? Each rank holds its part of all weights and keeps it; what travels are vectors of D numbers, twice
+# What have we got? Each rank holds its part of every matrix and keeps it; what travels are vectors of D numbers, twice
 # in each layer; and a pass costs the same number of meetings, whether it carries one token or a whole prompt.
 #
 # ## The same on real processes

@@ -12,7 +12,8 @@
 # # 04 · Heads: computed apart, then summed
 #
 # *Attention mixes tokens with each other. How can it be cut over ranks without mixing ranks, too?* About 40 minutes.
-# You need lesson 01 (states, all-reduce), lesson 02 (column cut, row cut) and lesson 03 (its model `tiny`; placement).
+# You need lesson 01 (states, all-reduce) and lesson 02 (column cut, row cut). The model is `tiny`, which comes with
+# minitp and was really trained; a byte is a token (lesson 03 looks into its MLP).
 #
 # You will compute one head of a trained model by hand, see that no other head had a say in it, check to the last digit
 # that heads may be summed instead of joined, and then cut a head in two, to see why nobody does.
@@ -57,7 +58,7 @@ print(f"tiny: hidden size D = {D}, H = {H} heads of size E = {E}; {H} × {E} = {
 # %%
 text = "in a dic"
 T = len(text)
-one_rank = Placement(config, ranks=1)
+one_rank = Placement(config, ranks=1)                                                 # who holds what: here one has all
 
 
 def read(name):
@@ -215,7 +216,7 @@ guess.check(bool(np.array_equal(added(H, np.float64), added(1, np.float64))),
 #
 # ## On ranks
 #
-# The placement deals out heads, never parts of one.
+# The **placement**, minitp's table of who holds what, deals out heads, never parts of one.
 #
 # **Predict.** Attention has four matrices and eight heads. How many sync points does it need?
 
