@@ -12,17 +12,22 @@
 # # 06 · Count and price the sync points
 #
 # *How often must the ranks wait for one another to write a token, and what does that cost?* About 40 minutes. You need
-# lesson 02 (one sync for a column cut and a row cut); lessons 04 and 05 say where the others come from.
+# lessons 02 (one sync for a column cut and a row cut) and 04 (attention is such a pair, too).
 #
 # A **sync point** is a collective that the mathematics needs: nobody can go on before it is done. A **pass** is once
-# through all layers. A **prefill** is the pass over the whole prompt; it gives the first new token. Every further token
-# is a **decode** pass: one new token goes in, and what earlier tokens left in attention, their keys and values, is read
-# from a cache. Letters: `L` layers, `B` sequences at once, `T` tokens of each in a pass, `D` hidden size, `p` ranks.
+# through all layers. Before them stands the **embedding**, a table with a vector for each token; after them the
+# **head**, which gives a score (*logit*) for each token that might come next. Both are cut over the ranks, too
+# (lesson 05).
 #
-# You may have heard: "tensor parallelism costs about as many syncs a token as there are layers". Let us count.
+# A **prefill** is the pass over the whole prompt; it gives the first new token. Every further token is a **decode**
+# pass: one new token goes in, and what earlier tokens left in attention, their keys and values, is read from a cache.
+#
+# Letters: `L` layers, `B` sequences at once, `T` tokens of each in a pass, `D` hidden size, `p` ranks.
+#
+# You may have heard: "the price of cutting a model is communication: for each token about as many sync points, one
+# after the other, as it has layers". Let us count, and then price.
 
 # %%
-from collections import Counter
 from dataclasses import replace
 
 from minitp import Placement, Transformer
@@ -72,55 +77,45 @@ print(counts)
 guess.check(counts["decode 1"], "two in each layer, one for the embedding before them and one for the logits after.")
 
 # %% [markdown]
-# Attention is a column cut and a row cut: one sum. The MLP is another pair: one more. The embedding table and the head
-# add one each at the ends. That is **2L + 2 for each forward pass**, and it follows from sizes alone. So minitp has it
-# as a closed form: every event of a run, foretold in order, with its shape and bytes. If one were missing, moved or a
-# byte larger, the next cell would say which.
-
-# %%
-from minitp.trace.check import compare
-from minitp.trace.predict import GenerationPlan, predict as foretell
-
-plan = GenerationPlan(Placement(tiny.config, short.ranks), "slice", "float32", batch=1,
-                      passes=[("prefill", 8), ("decode", 1), ("decode", 1)], choices=3)
-assert compare(short.trace, foretell(plan)) == []
-print(len(foretell(plan)), "events foretold, and exactly these recorded")
-
-# %% [markdown]
-# The closed form can count models that no laptop holds. And a run of a real one comes with minitp: SmolLM2-135M on 3
-# processes, recorded.
-#
-# **Predict.** How many sync points has a token of an 80-layer model?
-
-# %%
-guess = predict("sync points of a decode pass with 80 layers", None)
+# Attention is a column cut and a row cut: one sum. The MLP is another pair: one more. Embedding and head add one each
+# at the ends. That is **2L + 2 for each forward pass**, and it follows from sizes alone. So minitp has it as a closed
+# form: every collective of a run, foretold in order, with its shape and bytes. First it is held against the run above;
+# then it counts models that no laptop holds. And a run of a real model comes with minitp: SmolLM2-135M on 3 processes,
+# recorded.
 
 # %% tags=["C02"]
 from minitp.plan import catalogue
 from minitp.runs import samples
+from minitp.trace.check import compare
 from minitp.trace.file import Trace
+from minitp.trace.predict import GenerationPlan, predict as foretell
 
 
-def closed_form(config, batch=1, tokens=1):
-    """All events of one pass over `batch` sequences of `tokens` tokens."""
-    return foretell(GenerationPlan(Placement(config, 4), "slice", "float32", batch, [("decode", tokens)], choices=0))
+def closed_form(config, passes, batch=1, ranks=4):
+    """All collectives of passes [(kind, tokens of each sequence), …] over `batch` sequences. Loading the weights has
+    none: each rank reads its own slices."""
+    return foretell(GenerationPlan(Placement(config, ranks), "slice", "float32", batch, passes, choices=len(passes)))
 
 
+foretold = closed_form(tiny.config, [("prefill", 8), ("decode", 1), ("decode", 1)], ranks=short.ranks)
+print(f"{len(foretold)} collectives of tiny's run foretold; differences from the recorded: "
+      f"{compare(short.trace, foretold) or 'none'}\n")
+
+one_token = [("decode", 1)]
 print("model           layers   sync points of a decode pass")
 for name in ("tiny", "smollm2-135m", "llama-3.1-8b", "llama-3.1-70b", "gpt-3-175b"):
     config = catalogue.model(name).config
-    print(f"{name:15} {config.layers:6} {len(closed_form(config)):6}")
+    print(f"{name:15} {config.layers:6} {len(closed_form(config, one_token)):6}")
 
 recorded = Trace.read(next(sample.path for sample in samples() if sample.name.startswith("smollm2")))
-each = Counter((event.phase, event.step) for event in recorded if event.rank == 0 and event.plane == "data")
-passes = {pass_: count for pass_, count in each.items() if pass_[0] in ("prefill", "decode")}
-print(f"\nthe recorded run of SmolLM2-135M: {len(passes)} passes, each with {set(passes.values())} sync points")
-guess.check(len(closed_form(catalogue.model("llama-3.1-70b").config)), "2L + 2 with L = 80.")
+where = [(event.phase, event.step) for event in recorded if event.rank == 0 and event.plane == "data"]
+passes = {pass_: where.count(pass_) for pass_ in where if pass_[0] in ("prefill", "decode")}
+print(f"\nthe recorded run of SmolLM2-135M: {len(passes)} passes; sync points of each: {[*passes.values()]}")
 
 # %% [markdown]
 # So "about as many as layers" is short by a factor of two: it is 2L + 2. SmolLM2's 30 layers give 62, closed form and
-# recording alike; 80 layers give 162. Here is one decode pass of that recorded run: each lane is a rank, and each of
-# the 62 places where all lanes wait or move is a sync point.
+# recording alike; 80 layers give 162. Here is one decode pass of that recorded run, a lane for each rank. Every dark
+# stripe is a sync point: there all ranks are in the same collective, and whoever came early has waited (hatched).
 
 # %%
 pictures.lanes(recorded, "decode", 5,
@@ -130,8 +125,9 @@ pictures.lanes(recorded, "decode", 5,
 # %% [markdown]
 # ## Per pass, not per token
 #
-# The second half of the saying is "a token". **Predict.** The same model with a prompt of 100 tokens: how many sync
-# points has its prefill?
+# The other half of the saying is "for each token".
+#
+# **Predict.** tiny again, now with a prompt of 100 tokens: how many sync points has its prefill?
 
 # %%
 guess = predict("sync points of a prefill of 100 tokens", None)
@@ -142,31 +138,33 @@ kinds = {
     "prefill, 100 tokens": ([tuple(b"0123456789" * 10)], "prefill 0", 100),
     "decode, 8 sequences": ([tuple(b"The list")] * 8, "decode 1", 8),
 }
+counted = {}
 print("pass                  tokens  sync points  for each token   payload")
 for kind, (prompts, name, tokens) in kinds.items():
     events = by_pass(run(generate(tiny, prompts, new=2), ranks=4))[name]
+    counted[kind] = len(events)
     payload = sum(event.payload for event in events)
     print(f"{kind:20} {tokens:7} {len(events):12} {len(events) / tokens:15.2f} {payload:9,} B")
-    if name == "prefill 0":
-        guess.check(len(events), "a sync moves an array of all tokens at once: more bytes, not more syncs.")
+guess.check(counted["prefill, 100 tokens"], "a sync moves an array of all tokens at once: more bytes, not more syncs.")
 
 # %% [markdown]
-# A pass has 2L + 2 whatever it carries. A prompt of 100 tokens costs what one token costs; 8 sequences decoded together
-# share the same 6. (Programs that guess some tokens ahead and check them in one pass, which is called speculation,
-# share them in the same way: to check 5 guesses is a pass over 5 tokens.) SmolLM2, by the closed form:
+# A pass has 2L + 2 whatever it carries. A prompt of 100 tokens has as many as one token; 8 sequences decoded together
+# share the same 6. What grows is the payload. (The prompt's is not 100 times as large: the head's logits are wanted for
+# its last token only.) Programs that guess some tokens ahead and check them in one pass, which is called *speculation*,
+# share the syncs in the same way: to check 5 guesses is a pass over 5 tokens. SmolLM2, by the closed form:
 
 # %% tags=["C02"]
 smol = catalogue.model("smollm2-135m").config
 for what, batch, tokens in (("1 token", 1, 1), ("a prompt of 100", 1, 100), ("8 sequences", 8, 1), ("5 guesses", 1, 5)):
-    syncs = len(closed_form(smol, batch, tokens))
+    syncs = len(closed_form(smol, [("decode", tokens)], batch))
     print(f"{what:16} {syncs} sync points, {syncs / (batch * tokens):5.2f} for each token")
 
 # %% [markdown]
 # ## A block that needs one
 #
-# When is "about L" right? In GPT-J and PaLM attention and MLP stand side by side: both read the same normed stream, and
-# both results are added to it. Both are partial sums, and partial + partial is partial: they can be added *before* the
-# sum over ranks.
+# When is "about as many as layers" right? In some models (GPT-J, PaLM) attention and MLP stand side by side: both read
+# the same x, and both results are added to x. Both results are partial sums, and partial + partial is partial: they can
+# be added *before* the sum over ranks.
 #
 # **Predict.** With such blocks, how many sync points has a pass of tiny's size?
 
@@ -174,16 +172,16 @@ for what, batch, tokens in (("1 token", 1, 1), ("a prompt of 100", 1, 100), ("8 
 guess = predict("sync points of a pass with parallel blocks", None)
 
 # %% tags=["C02"]
-beside = replace(tiny.config, parallel_block=True)
+beside = replace(tiny.config, parallel_block=True)        # nobody has trained this one: its weights are random
 sides = run(generate(RandomSource(beside), [tuple(b"The list")], new=2), ranks=4)
 for event in by_pass(sides)["decode 1"]:
     print(f"{event.site:22} {event.reason}")
 guess.check(len(by_pass(sides)["decode 1"]), "L + 2: one in each layer, and the two ends.")
 palm = catalogue.model("palm-540b").config
-print(f"PaLM-540B: {palm.layers} layers, {len(closed_form(palm))} sync points")
+print(f"PaLM-540B: {palm.layers} layers, {len(closed_form(palm, one_token))} sync points")
 
 # %% [markdown]
-# So the saying is right for such blocks: about L for each pass. For all others it is 2L + 2 for each pass, and a token
+# So the saying is right for such blocks: L + 2. For all others it is 2L + 2; and both are for each *pass*, so a token
 # pays for all of it only where it goes alone.
 #
 # ## Price
@@ -192,37 +190,42 @@ print(f"PaLM-540B: {palm.layers} layers, {len(closed_form(palm))} sync points")
 # **β**, seconds for each byte, one over the bandwidth. For `n` bytes that is `α + n·β`. At `n½ = α/β` both are equal: a
 # smaller message mostly waits, a larger one mostly carries.
 #
-# A sync point between the layers carries `B·T·D` numbers. Where does one token of Llama-3.1-70B (numbers of 2 bytes)
-# stand?
+# A sync point inside the layers carries `B·T·D` numbers. Where does one token of Llama-3.1-70B (numbers of 2 bytes)
+# stand? Four links, fast to slow: *NVLink* joins the cards inside one machine; *InfiniBand* joins machines, and lets a
+# card write into another's memory (*RDMA*); *GbE* is Ethernet, of 10 or 1 Gbit/s. (Lesson 14 is about them.)
 
 # %%
 from minitp.plan.links import LINKS
 from minitp.plan.network.curve import sync_point
 
 big = catalogue.model("llama-3.1-70b")
-payload = sync_point(big, tokens=1, bytes_each=2)[1]
-print(f"payload of a sync point: {payload:,.0f} B for 1 token, {sync_point(big, 2048, 2)[1]:,.0f} B for 2048\n")
+_, payload = sync_point(big, tokens=1, bytes_each=2)      # the collective's name, and its bytes
+_, of_prompt = sync_point(big, tokens=2048, bytes_each=2)
+print(f"payload of a sync point: {payload:,.0f} B for 1 token, {of_prompt:,.0f} B for a prompt of 2048\n")
 print("link                          α       bandwidth       n½")
 for link in LINKS:
     half = link.latency_s * link.bytes_per_s
     print(f"{link.name:25} {link.latency_s * 1e6:4.1f} µs {link.bytes_per_s / 1e9:9.2f} GB/s {half:10,.0f} B")
 
 # %% [markdown]
-# One token lies below n½ of all but the slowest, a prompt far above all. An all-reduce over `p` ranks is several
-# messages, one after the other (lesson 08 builds it), and a GPU library needs time to start it. The planner's price has
-# all that. It is a **model**; hollow marks are what others measured. In the picture, n½ is that of the whole all-reduce
-# over 8 cards of one machine, and `decode` and `prompt` are the two payloads above. LL, LL128 and Simple are protocols
-# of the library, NCCL: LL waits least, Simple carries most.
+# One token lies below n½ of all but the slowest, a prompt far above all. But an all-reduce over `p` ranks is several
+# messages, one after the other (lesson 08 builds it from them), and the library that does it on GPUs, NCCL, needs time
+# to start it. minitp's planner (`minitp plan`, which knows machines you don't have) counts all that. It is a **model**;
+# hollow marks are what others measured.
+#
+# In the picture you see time by payload, over 8 cards of one machine. The star is one token, the square the prompt, the
+# dotted line n½, now of the whole all-reduce. NCCL chooses among orders of messages (*ring*, *tree*) and among ways to
+# send one (*LL* waits least, *Simple* carries most, *LL128* is in between). The thick line is what it takes.
 
 # %%
 from minitp.view.plan import Asked
 from minitp.view.plan_network import lines, measured_line, network
 
 found = network(Asked(show="network", model="llama-3.1-70b", machine="8xa100-80", tp=8, prompt=2048))
-words = lines(found)
+words = lines(found)[1:4]                                 # n½, the token, the prompt
 print(*words, measured_line(found), sep="\n")
 pictures.payloads(found, "Time of an all-reduce by payload, both axes logarithmic (a model): flat on the left, where "
-                         "latency counts, rising on the right, where bytes count. " + " ".join(words[1:4]))
+                         "latency counts, rising on the right, where bytes count. " + " ".join(words))
 
 # %% [markdown]
 # Flat means: half the bytes would take as long. A decode step lies far in the flat part. A prefill lies in the rising
@@ -231,8 +234,9 @@ pictures.payloads(found, "Time of an all-reduce by payload, both axes logarithmi
 # ## Which one rules?
 #
 # Beside the syncs a rank has work of its own: a decode step *reads* all its weights for a single token (bytes ÷ memory
-# bandwidth), a prefill *computes* (operations ÷ speed). Four times to compare, for 8 cards in one machine and for the
-# same cards over slower links.
+# bandwidth), a prefill *computes* (operations ÷ speed). So four times are compared: reading, computing, and the syncs'
+# latency and moving, which together are the network's. First 8 cards in one machine, then the same cards over slower
+# links.
 #
 # **Predict.** For a decode step on NVLink: which takes longest, `memory`, `compute` or `network`?
 
@@ -245,7 +249,8 @@ from minitp.plan.layout import Layout
 from minitp.plan.speed import decode
 
 job = Inference(batch=1, prompt=2048, new=64)
-print("a model, in ms:             reading  computing  latency  moving   takes longest")
+print(f"{'a model, in ms':26}{'memory:':>10}{'compute:':>10}{'network:':>10}\n"
+      f"{'':26}{'reading':>10}{'computing':>10}{'latency':>10}{'moving':>10}   takes longest")
 bounds = {}
 for link in ("nvlink3", "ib-hdr", "ethernet-10g", "ethernet-1g"):
     machine = catalogue.machine("8xa100-80", link=link)
@@ -259,10 +264,12 @@ guess.check(bounds["decode over nvlink3"], "on a fast link a token waits for its
 
 # %% [markdown]
 # Read the rows in pairs. In **decode** latency is more than moving: more bandwidth would not help, fewer messages
-# would. Only over 1 GbE does moving catch up, and the table before told why: that link's n½ lies below the payload. In
-# **prefill** it is the other way round: 2048 times the bytes, a few times the latency (a library takes an algorithm
-# with fewer bytes and more waiting), so bytes rule. So "the price is communication" holds for a prompt on every link
-# but NVLink, and for a token over Ethernet. On the fast links a token pays more for reading its weights.
+# would. Only over 1 GbE does moving catch up, and the table of links told why: that link's n½ lies below the payload.
+# In **prefill** it is the other way round: 2048 times the bytes, but only a few times the latency (it grows at all
+# because the library now takes ways that wait longer and carry more), so bytes rule.
+#
+# And "the price is communication"? It holds for a prompt on every link but NVLink, and for a token over Ethernet. On
+# the fast links a token pays more for reading its weights.
 #
 # Batching shares latency. The same decode step with more sequences:
 
@@ -277,14 +284,14 @@ for batch in (1, 8, 64):
     print(f"{batch:3} sequences: {1e3 * time.latency_s:20.1f} ms {1e3 * time.latency_s / batch:12.2f} ms      {by}")
 
 # %% [markdown]
-# With 8 sequences the latency is that of one. With 64 the library goes another way, which waits longer and carries more
-# bytes a second; for each token it is less all the same.
+# With 8 sequences the latency is that of one, shared by 8. With 64 the library takes another way, which waits longer
+# and carries more bytes a second; for each token it is less all the same.
 #
 # ## Measured, on the machine that runs this
 #
-# Below, an all-reduce is timed on your ranks: the middle one of many calls. The model stands in a column of its own: α
-# and β of two programs that meet in shared memory, from the catalog. Threads of a notebook are no network, and other
-# programs may be at work; look for the flat part and the rising part, not at the digits.
+# Below, an all-reduce is timed on your ranks: the median of many calls. The model stands in a column of its own, with α
+# and β of two programs that meet in shared memory. Threads of a notebook are no network, and other programs may be at
+# work; look for the flat part and the rising part, not at the digits.
 
 # %% tags=["measured"]
 import time
@@ -336,7 +343,8 @@ exercise("6.1", None)
 # prefill gives the first new token. 30 layers, as above.)
 
 # %%
-asked = Request(prompts=(tuple(range(50)),), max_tokens=10)
+prompt = 50                                               # tokens
+new = 10
 exercise("6.2", None)
 
 
@@ -354,11 +362,12 @@ exercise("6.3", parallel_block)
 
 # %% [markdown]
 # **6.4** From which payload on (bytes) does a ring all-reduce over 8 ranks of InfiniBand HDR carry longer than it
-# waits? A ring's longest path is 2(p − 1) messages, which carry 2(p − 1)/p of the payload. Within a percent is right.
+# waits? (A ring is 2(p − 1) messages, one after the other, which together carry 2(p − 1)/p of the payload.) Within a
+# percent is right.
 
 # %%
-print(f"α = {LINKS[1].latency_s:.2g} s, bandwidth = {LINKS[1].bytes_per_s:.3g} bytes/s")
-p = 8
+p, hdr = 8, LINKS[1]
+print(f"{hdr.name}: α = {hdr.latency_s:.2g} s, bandwidth = {hdr.bytes_per_s:.3g} bytes/s")
 exercise("6.4", None)
 
 # %% [markdown]

@@ -14,9 +14,9 @@
 # *What happens inside an all-reduce, and why can 4 computers be faster than 8?* About 40 minutes. You need lesson 01
 # (what an all-reduce gives) and of lesson 06 the price of a message, `α + n·β`: latency, and bytes over bandwidth.
 #
-# An all-reduce has no machine of its own. It is messages between two ranks, in an order that somebody chose. You will
-# write four such orders with `send`, `receive` and `exchange`, count what each costs, and then see what a wrong choice
-# did to a cluster that people really built.
+# An all-reduce is nothing but messages, each from one rank to another, in an order that somebody chose. You will write
+# four such orders with `send`, `receive` and `exchange`, count what each costs, and then see what a wrong choice did to
+# a cluster that people really built.
 #
 # Letters: `p` ranks, `n` bytes of the whole array (the payload).
 
@@ -80,9 +80,12 @@ guess.check(found.rounds, "p − 1 messages come to the root one by one, then p 
 # %% [markdown]
 # ## Tree
 #
-# Whoever has something can help. In a tree rank 1 gives its term to 0 while 3 gives its to 2; then 2 gives the sum of
-# both to 0. The way back is the same, mirrored. Each round doubles the ranks that are done: ⌈lg p⌉ rounds each way (lg
-# is the logarithm to base 2, ⌈ ⌉ rounds up).
+# The root of a star does all the work, the others wait. In a **tree** they help: rank 1 gives its term to 0 while 3
+# gives its to 2; then 2 gives the sum of both to 0. The way back is the same, mirrored. Each round halves the number of
+# sums that are still apart: ⌈lg p⌉ rounds each way (lg is the logarithm to base 2, ⌈ ⌉ rounds up).
+#
+# In the code, `distance` is 1, 2, 4, …: a rank whose number has that bit (`tp.rank & distance`) gives its sum to the
+# rank below, at that distance, and is done with taking.
 
 # %%
 def tree(tp, mine):
@@ -108,13 +111,13 @@ print(f"{found.rounds} rounds, {found.messages} messages, bytes sent by each ran
 # %% [markdown]
 # ## Ring
 #
-# Star and tree move the whole array each time, and half of the ranks are idle. A **ring** cuts the array into `p`
-# chunks and keeps everybody busy. Each rank talks to its neighbors only: it sends to the right what it has just got
-# from the left. In the first p − 1 rounds chunks are added on their way (a *reduce-scatter*: in the end each rank has
-# one chunk of the sum, complete). In the next p − 1 rounds the complete chunks travel once around (an *all-gather*).
+# Star and tree move the whole array each time, and many ranks are idle. A **ring** cuts the array into `p` chunks and
+# keeps everybody busy. Each rank talks to its neighbors only: it sends to the right what it has just got from the left.
+# In the first p − 1 rounds chunks are added on their way (a *reduce-scatter*: in the end each rank has one chunk of the
+# sum, complete). In the next p − 1 rounds the complete chunks travel once around (an *all-gather*).
 #
 # Everybody sends and receives in the same round. If all called `send` first, all could wait for ever. `exchange` does
-# both at once.
+# both at once. (`chunk` and `received_chunk` are for the record only.)
 #
 # **Predict.** How many times the payload does each rank of 4 send in a ring? (1 would be: the whole array once.)
 
@@ -132,11 +135,11 @@ def ring(tp, mine):
                            source=(tp.rank - 1) % p, chunk=gives % p, received_chunk=takes % p, **WHY)
         return slice(take.start, take.stop), came
 
-    for round in range(p - 1):                                        # reduce-scatter
-        place, came = pass_on(tp.rank - round, tp.rank - round - 1)
+    for step in range(p - 1):                                         # reduce-scatter: what comes is added
+        place, came = pass_on(tp.rank - step - 1, tp.rank - step - 2)
         total[place] += came
-    for round in range(p - 1):                                        # all-gather
-        place, came = pass_on(tp.rank + 1 - round, tp.rank - round)
+    for step in range(p - 1):                                         # all-gather: what comes is complete
+        place, came = pass_on(tp.rank - step, tp.rank - step - 1)
         total[place] = came
     return total
 
@@ -148,9 +151,10 @@ guess.check(round(float(np.mean(found.sent)) / payload, 3),
             "2(p − 1) chunks of 1/p each: never more than twice the payload, at any p.")
 
 # %% [markdown]
-# As many rounds as the star, but small messages, and no rank is a bottleneck. Here is one round of minitp's own ring on
-# 4 ranks, on whole numbers: above what each rank held before, below after. A cell is striped in the hues of the ranks
-# whose terms are in it; dashed while the sum is partial, gray when complete.
+# As many rounds as the star, but small messages, and no rank is a bottleneck. Here is a round of this ring, the last of
+# its reduce-scatter, on 4 ranks with 4 numbers each: above what each rank held before, below after. A cell is one
+# number, striped in the hues of the ranks whose terms are in it, and gray when all are. A thick edge marks what is sent
+# in this round, and what comes of it; dotted is what was given away.
 
 # %%
 from minitp.view import lab
@@ -162,15 +166,19 @@ pictures.collective_round(play, 2)
 # %% [markdown]
 # ## Recursive doubling
 #
-# The fewest rounds: in round k every rank exchanges *all it has* with the partner at distance 2ᵏ, and both add. After
-# lg p rounds everybody has everything. It works where p is a power of two; else the last ranks first give their terms
-# to others, and get the sum at the end: two rounds more.
+# In a ring a rank hears from the others one after the other. But two ranks that exchange what they have both end up
+# with the sum of both.
 #
-# **Predict.** How many rounds on 4 ranks?
+# **Predict.** What is the smallest number of rounds in which all of 4 ranks can have the whole sum, if in each round a
+# rank exchanges something with one other?
 
 # %%
-guess = predict("rounds of recursive doubling on 4", None)
+guess = predict("fewest rounds on 4 ranks", None)
 
+# %% [markdown]
+# In the first round ranks 0 and 1 exchange, and 2 and 3; in the next 0 and 2 exchange the sums, and 1 and 3. In general
+# the partner is at distance 1, 2, 4, …: after lg p rounds everybody has everything. That works where p is a power of
+# two; else the last ranks first give their terms to others, and get the sum at the end: two rounds more.
 
 # %%
 def doubling(tp, mine):
@@ -198,8 +206,8 @@ guess.check(found.rounds, "lg p where p is a power of two, else two more for tho
 # %% [markdown]
 # ## Side by side, and against minitp's own
 #
-# minitp has the same four as `BuiltCollectives`: a collective whose hops are messages on record. Yours must match it,
-# and the formula in the planner, for any number of ranks.
+# minitp has the same four, as `BuiltCollectives`. Those above must match them, and the planner's formula `cost`, for
+# any number of ranks: 4, and 5, which is no power of two.
 
 # %%
 from minitp.comm.algorithms import BuiltCollectives
@@ -227,8 +235,8 @@ for p in (4, 5):
 #
 # ## Price
 #
-# `rounds · α + bytes on the longest path · β` is Hockney's **model**. A sync point of one token is some 16 kB, one of a
-# long prompt is megabytes (lesson 06).
+# `rounds · α + bytes on the longest path · β`: each round waits once for a message's latency, and its bytes follow. It
+# is a **model** (Hockney's). A sync point of one token is some 16 kB, one of a long prompt is megabytes (lesson 06).
 #
 # **Predict.** 8 ranks on 10 GbE and 16 kB: `star`, `tree`, `ring` or `doubling`?
 
@@ -252,13 +260,15 @@ pictures.costs("all_reduce", 8, ethernet, "ring", 16_384)
 
 # %% [markdown]
 # Down a column: for the small payload doubling, for the large one the ring. Along a row: the star grows in proportion
-# to `p`, and so do the ring's many small messages; with the large payload the ring hardly grows at all. (`halving` in
-# the picture is doubling's cousin: halves instead of wholes, as few bytes as a ring in 2 lg p rounds.)
+# to `p`, and so do the ring's many small messages; with the large payload the ring hardly grows at all. In the picture,
+# on 8 ranks, the dotted line is at the small payload. (`halving` is doubling's cousin: it exchanges halves instead of
+# wholes, and so moves as few bytes as a ring, in 2 lg p rounds.)
 #
 # ## Why 4 computers beat 8
 #
-# distributed-llama runs Llama on small computers over Ethernet. Its root sends to, and receives from, each of the
-# others: a star. Its README has times for Raspberry Pi 4B, **measured by its author**, of one token of Llama-2-7B:
+# [distributed-llama](https://github.com/b4rtaz/distributed-llama) runs Llama on small computers over Ethernet. Its root
+# sends to, and receives from, each of the others: a star. Its README has times for Raspberry Pi 4B, **measured by its
+# author**, of one token of Llama-2-7B:
 
 # %%
 from minitp.plan.published import dllama
@@ -272,8 +282,8 @@ print(f"\nfrom 4 to 8 nodes: computing × {published[8].inference / published[4]
 
 # %% [markdown]
 # From 4 nodes to 8 computing falls, and transfer grows by more than that. Would another algorithm change it? The
-# planner has a model of these nodes: each computes its share of the work, and the sums of column cut then row cut (2L +
-# 2 of them) go by star, ring or doubling.
+# planner has a model of these nodes: each computes its share of the work, and the 2L + 2 sums of lesson 06 go by star,
+# ring or doubling.
 #
 # **Predict.** With a star, which number of nodes from 1 to 16 is fastest?
 
@@ -306,9 +316,10 @@ print(f"\n{syncs} sums of {size:,.0f} B, α = {1e6 * wire.latency_s:.0f} µs; th
 guess.check(best["star"], "work / p falls, 2(p − 1) messages at the root grow: there is a best number.")
 
 # %% [markdown]
-# With a star the model turns around between 4 and 8 nodes, as the measured table does. Summed by doubling, 8 nodes are
-# faster than 4, and the most that were tried are the fastest: its rounds grow like lg p. In the model, then, eight
-# computers are not too many; their star is too busy.
+# With a star the model turns around between 4 and 8 nodes, as the measured table does. The ring turns around, too: its
+# messages are smaller, but as many follow one another, and here rounds count for more than bytes. Summed by doubling, 8
+# nodes are faster than 4, and the most that were tried are the fastest: its rounds grow like lg p. In the model, then,
+# eight computers are not too many; their star is too busy.
 #
 # Be careful with what this proves. α of that link was *fitted* to the transfer measured with 8 nodes, so the model's 8
 # is no test of it. And the program measured cut its matrices in another way, with more transfers, than the model does.
@@ -321,7 +332,7 @@ guess.check(best["star"], "work / p falls, 2(p − 1) messages at the root grow:
 #
 # ## Exercises
 #
-# **8.1** How many messages pass through the root of a star of 8, in and out, in one all-reduce?
+# **8.1** How many messages does the root of a star of 8 take or send in one all-reduce, in and out together?
 
 # %%
 exercise("8.1", None)
@@ -330,13 +341,14 @@ exercise("8.1", None)
 # **8.2** How many bytes does each rank of a ring of 8 send, in all, in an all-reduce of 16,384 bytes?
 
 # %%
-asked = f"{16_384:,} bytes"
+p, n = 8, 16_384
 exercise("8.2", None)
 
 
 # %% [markdown]
 # **8.3** Write an all-gather by a ring, with messages only. `piece` is this rank's part of a vector of `cut.size`
-# numbers; return the whole vector. `cut.of(r)` is what rank r holds, and parts differ in length.
+# numbers; return the whole vector. `cut.of(r)` is what rank r holds, and parts differ in length. (`WHY` from the top
+# will do as site and reason, here and below.)
 
 # %%
 def ring_all_gather(tp, piece, cut):

@@ -74,8 +74,17 @@ for name in values:
 # %% [markdown]
 # ## f and g
 #
-# Now cut: `W_up` by columns, `W_down` by rows. Two places of the forward pass touch all ranks, and the paper that
-# introduced this cut ([Shoeybi et al., Megatron-LM](https://arxiv.org/abs/1909.08053)) calls them f and g:
+# Now cut: `W_up` by columns, `W_down` by rows. Forward that is one sync point, the sum of y. Backward every rank begins
+# with the whole dy, and wants the whole dx and the gradients of its own shards.
+#
+# **Predict.** How many sync points has the MLP backward?
+
+# %%
+guess = predict("sync points of the MLP's backward", None)
+
+# %% [markdown]
+# Two places of the pass touch all ranks. The paper that introduced this cut ([Shoeybi et al.,
+# Megatron-LM](https://arxiv.org/abs/1909.08053)) calls them f and g:
 #
 # | | forward | backward |
 # |---|---|---|
@@ -85,14 +94,12 @@ for name in values:
 # Why g is free backward: y is a sum of the ranks' terms. A change of any term changes y by as much. So each term's
 # gradient is dy itself, and every rank has it.
 #
-# Why f is not: each rank multiplied the *same* x by *its own* columns. A change of x changes the loss by all these
+# Why f is not: each rank multiplied the *same* x by *its own* columns. A change of x changes the loss in all these
 # ways, so dx is a sum, and each rank knows its own term: **partial**.
 #
-# **Predict.** Forward, the MLP has one sync point. How many backward?
-
-# %%
-guess = predict("sync points of the MLP's backward", None)
-
+# In minitp f and g are a `TensorBoundary`: a pass `enter`s by f and `leave`s by g, and back it goes through
+# `leave_backward` and `enter_backward`. The layers are lesson 02's. What their backward needs of the forward pass they
+# put into `Saved`, and weights' gradients are added up in `Gradients`.
 
 # %%
 def split_mlp(boundary_type):
@@ -103,7 +110,7 @@ def split_mlp(boundary_type):
         up = ColumnParallelLinear("mlp.up", tp, len(mine))
         down = RowParallelLinear("mlp.down", tp, len(mine), "add the ranks' partial sums of y", bias=True)
         boundary, ctx, gradients = boundary_type(tp), Context(saved=Saved()), Gradients(weights)
-        with tp.recorder.mark("forward"):
+        with tp.recorder.mark("forward"):                                        # so the record knows the phase
             h = np.tanh(up.forward(boundary.enter(x), weights, ctx))
             y = down.add_bias(boundary.leave(down.product(h, weights, ctx), "mlp.down", down.reason), weights)
         with tp.recorder.mark("backward"):
@@ -133,8 +140,9 @@ for name in values:
 guess.check(sum(event.phase == "backward" for event in right.events), "f's. The weights' gradients need none.")
 
 # %% [markdown]
-# `backward_input` gives what the layer before waits for; `backward_weight` adds to the store of gradients and *never*
-# sends anything: a shard's gradient is a shard, of the same cut. Gradients stay where the weights are.
+# A layer's backward is in two parts. `backward_input` gives dx, which the layer before waits for. `backward_weight`
+# adds to the weights' gradients and *never* sends anything: a shard's gradient is a shard, of the same cut. Gradients
+# stay where the weights are.
 #
 # ## The bias: whole stays whole
 #
@@ -181,15 +189,15 @@ guess.check(", ".join(wrong), "f stands before the layer: it is what comes earli
 # All weights of *this* layer learn rightly, so a test of one layer alone, looking at its weights, passes. In a model
 # all layers before it are wrong. You will see how much, below.
 #
-# ## Two all-reduces per layer, not five
+# ## Five column cuts in a layer
 #
 # A layer has five column cuts: q, k and v (which make the heads' queries, keys and values) read one x; gate and up read
-# another. Each of the five sends a partial dx back. But partial + partial is partial, and adding is free.
+# another. Each of the five has a partial dx to send back.
 #
-# **Predict.** How much of the payload does a layer's backward save by adding first, in % of one all-reduce for each?
+# **Predict.** With how few all-reduces does a layer's backward manage?
 
 # %%
-guess = predict("% of payload saved", None)
+guess = predict("all-reduces of a layer's backward", None)
 
 # %%
 sizes = {"q": 8, "k": 4, "v": 4, "gate": 7, "up": 7}
@@ -219,19 +227,21 @@ def back_through(add_first):
 one_each, together = back_through(add_first=False), back_through(add_first=True)
 print(f"one each: {one_each.sync_points} sync points, {one_each.payload} B;  added first: {together.sync_points}, "
       f"{together.payload} B;  the same:", np.allclose(one_each.results[0], together.results[0], rtol=1e-12))
-guess.check(100 * (1 - together.payload / one_each.payload), "two of five remain: one f before attention, one before "
-                                                             "the MLP.")
+guess.check(together.sync_points, "partial + partial is partial, and adding is free: one f before attention, one "
+                                  "before the MLP.")
 
 # %% [markdown]
-# In minitp q, k and v are one matrix on each rank, and so are gate and up: the product itself adds the terms.
+# **Two all-reduces a layer, not five**, as many as forward. In minitp q, k and v are one matrix on each rank, and so
+# are gate and up: the product itself adds the terms.
 #
 # ## A whole model
 #
-# The trained model that comes with minitp, on one real training step: forward, loss, backward, optimizer. Its logits
-# stay cut over the vocabulary, and the loss takes three small sums (the largest logit, the sum of exponentials, the
-# target's logit: one number a token each).
+# The trained model that comes with minitp takes one real training step: forward, loss, backward, optimizer. The logits
+# stay cut over the vocabulary, so forward has 2L + 1 sync points: two a layer, and the embedding's. The loss is −log of
+# the share that softmax gives to the true next token, and takes three small all-reduces, of one number a token each:
+# the largest logit, the sum of the exponentials, the true token's logit.
 #
-# **Predict.** Forward has 2L + 1 sync points with L = 2. How many has backward?
+# **Predict.** With L = 2, how many sync points has backward?
 
 # %%
 guess = predict("sync points of the backward pass", None)
@@ -250,12 +260,14 @@ windows = np.frombuffer(text, np.uint8)[:52].reshape(4, 13).astype(int)         
 
 
 def learner(tp, source):
+    """This rank's part of the model: layers, weights, and a store for gradients."""
     placement = minitp.Placement(source.config, tp.size)
     weights = load_weights(source, placement, tp, dtype=np.float64)
     return minitp.Transformer(source.config, placement, tp), weights, Gradients(weights)
 
 
 def pieces(model, gradients):
+    """This rank's part of every gradient, by the weight's name in the file (some lie in one array: q, k, v)."""
     homes = model.placement.homes(model.group.rank)
     return {name: gradients[array.name][rows] for name, (array, rows) in homes.items()}
 
@@ -283,7 +295,9 @@ guess.check(part.count("backward"), "what was sent forward is free backward, and
 # The optimizer (what changes each weight by its gradient) works on every rank's own weights and sends nothing. Its one
 # sync is for the length of the whole gradient: one that is too long is shortened, by the same factor everywhere.
 #
-# A recorded training run, just where the last layer's MLP sends its partial gradients through f:
+# A recorded training run, just where the last layer's MLP sends its partial gradients through f. Read it from right to
+# left: the same dy on all ranks, each rank's own gradients of its shards, and the gate where the four terms of a number
+# of dx are added.
 
 # %%
 from minitp.runs import samples
@@ -336,11 +350,10 @@ guess.check(round(off("layers.0.mlp.down.weight")), "its dy lacks the other rank
 # ## Copies of kv heads: one more debt, paid once
 #
 # Lesson 07: where several ranks hold a kv head, each of them uses it for its own query heads. So each copy's gradient
-# is a term of a sum. It is not on the way back to x, and no layer waits for it; it is owed, and paid once before the
-# optimizer's step, for all layers in one buffer. (Zeros where a rank has no copy; groups of ranks of their own would
-# overlap: on 5 ranks ranks 0 and 1 share a kv head, and 1 and 2 another.)
+# is a term of a sum, and the copies must learn the same, or they cease to be copies. But it is not on the way back to
+# x: no layer waits for it. It is only owed before the optimizer's step.
 #
-# **Predict.** k and v of 2 layers have copies on 5 ranks. How many all-reduces pay for them?
+# **Predict.** On 5 ranks k and v of 2 layers have copies. With how few all-reduces can all of them be paid?
 
 # %%
 guess = predict("all-reduces for the copies", None)
@@ -377,6 +390,9 @@ for event in owed:
 guess.check(len(owed), "one, whatever the number of layers.")
 
 # %% [markdown]
+# All gradients of all copies lie in one buffer, with zeros where a rank has no copy, and all ranks sum it. (Only the
+# ranks that share a head need to. But such groups would overlap: ranks 0 and 1 share a kv head, and 1 and 2 another.)
+#
 # That is all: 2L + 1 forward, 3 for the loss, 2L + 1 backward; once a step the copies' sum, where there are copies, and
 # the norm. minitp predicts the list from the placement, and its tests hold every training run against it.
 #
@@ -387,8 +403,8 @@ guess.check(len(owed), "one, whatever the number of layers.")
 #
 # ## Exercises
 #
-# **9.1** How many sync points have forward, loss and backward of SmolLM2-135M together, in one step of training (its
-# batch in one piece)?
+# **9.1** How many sync points have forward, loss and backward of SmolLM2-135M together, in one step of training? (All
+# texts of the step go through at once.)
 
 # %%
 from minitp.plan import catalogue

@@ -108,19 +108,9 @@ print(f"one rank holds {WEIGHTS:,} B of weights and {CACHE:,} B of cache")
 # %% [markdown]
 # ## Prefill, cut three ways
 #
+# Each of the three functions gives back its y, and how many bytes of weights and of cache its rank holds.
+#
 # **Batch.** A rank takes some of the sequences. Sequences don't know of each other.
-#
-# **Time.** A rank takes some of the tokens of each sequence. Norm, projections and MLP look at one token at a time:
-# free. But a query looks at the keys and values of all earlier tokens, and those are on other ranks.
-#
-# **Embedding.** A rank takes some heads and some of the MLP's columns, for all tokens: column then row, as in lesson 02
-# and lesson 04.
-#
-# **Predict.** How many sync points does the time cut need for its 2 layers?
-
-# %%
-guess = predict("sync points of the time cut, 2 layers", None)
-
 
 # %%
 def by_batch(tp, x, past=(None, None)):
@@ -131,6 +121,17 @@ def by_batch(tp, x, past=(None, None)):
     return y, WEIGHTS, held(a for pair in cache for a in pair)
 
 
+# %% [markdown]
+# **Time.** A rank takes some of the tokens of each sequence. Norm, projections and MLP look at one token at a time:
+# free. But a query looks at the keys and values of all earlier tokens, and those are on other ranks.
+#
+# **Predict.** How many sync points does the time cut need for its 2 layers?
+
+# %%
+guess = predict("sync points of the time cut, 2 layers", None)
+
+
+# %%
 def by_time(tp, x):
     cut = minitp.Cut(T, tp.size)
     mine = cut.of(tp.rank)
@@ -147,6 +148,11 @@ def by_time(tp, x):
     return y, WEIGHTS, kept
 
 
+# %% [markdown]
+# **Embedding.** A rank takes some heads and some of the MLP's columns, for all tokens: column then row, as in lessons
+# 02 and 04.
+
+# %%
 def share(tp):
     """This rank's slices of each layer; which of its kv heads each of its query heads reads; its kv heads."""
     placement = minitp.Placement(config, tp.size)
@@ -173,12 +179,24 @@ def by_embedding(tp, x, past=(None, None)):
     return y, held(W for layer in mine for W in layer.values()), kept
 
 
-def table(title, runs, weights, cache):
-    print(f"{title:10} sync points   payload    weights, fullest rank      cache, fullest rank")
+# %% [markdown]
+# Now all three on the same prompt. Beside what moves, the table has three columns of the rank with the most: weights
+# and cache held, and its *work*: each weight that it holds is multiplied once for each token that it has. 100 % is what
+# one rank alone holds and does.
+
+# %%
+def work(result):
+    y, weights, _ = result
+    return y.shape[0] * y.shape[1] * weights                                    # sequences · tokens · weights
+
+
+def table(title, runs, tokens, cache):
+    print(f"{title:10} sync points   payload            weights             cache   work")
     for name, found in runs.items():
         held_w, held_c = (max(result[place] for result in found.results) for place in (1, 2))
-        print(f"{name:10} {found.sync_points:11} {found.payload:7,} B {held_w:11,} B = {held_w / weights:4.0%}"
-              f" {held_c:13,} B = {held_c / cache:4.0%}")
+        most = max(work(result) for result in found.results) / (tokens * WEIGHTS)
+        print(f"{name:10} {found.sync_points:11} {found.payload:7,} B {held_w:9,} B ={held_w / WEIGHTS:5.0%}"
+              f" {held_c:8,} B ={held_c / cache:5.0%} {most:6.0%}")
 
 
 prefill = {"batch": run(lambda tp: by_batch(tp, x)), "time": run(lambda tp: by_time(tp, x)),
@@ -188,15 +206,16 @@ for name, axis in (("batch", 0), ("time", 1)):
     assert np.allclose(whole, y_true, rtol=0, atol=1e-12)
 assert all(np.allclose(y, y_true, rtol=0, atol=1e-12) for y, *_ in prefill["embedding"].results)
 print(f"on {prefill['time'].ranks} ranks all three equal one rank, to rounding\n")
-table("prefill", prefill, WEIGHTS, CACHE)
+table("prefill", prefill, B * T, CACHE)
 guess.check(prefill["time"].sync_points, "keys and values, gathered as one array, in every layer; nothing else.")
 
 # %% [markdown]
 # So "it can't be cut along time" is not true of a prefill, nor of training: all tokens are known, and the cut needs one
 # gather a layer. Here it even moves fewer bytes than the embedding cut: keys and values of 2 kv heads, against two sums
 # of the whole hidden size. It shares out the work. What it does not share is the *weights*: every rank holds, and
-# reads, all of them. Only the embedding cut makes them fewer. And its shares of the work are uneven, as later tokens
-# look at more earlier ones:
+# reads, all of them. Only the embedding cut makes them fewer.
+#
+# One thing is uneven in a time cut, beside the tokens: in attention later tokens look at more earlier ones.
 
 # %%
 def looked_at(tp):
@@ -211,16 +230,17 @@ print("pairs of query and key on each rank:", run(looked_at).results)
 #
 # Now the next token. The cache holds `T` tokens; the pass has one token of each sequence.
 #
-# **Predict.** Cut along time, how much of the weights' work (products with `W`) can a rank leave to others, in percent?
+# **Predict.** Cut along time, how much of the work (products with the weights) is left for a rank, in percent of what
+# one rank alone does?
 
 # %%
-guess = predict("percent of the weights' work that the time cut saves a rank in decode", None)
+guess = predict("a rank's work in decode, cut along time, in percent", None)
 
 # %% [markdown]
 # The batch and embedding cuts go on as before, with their own part of the cache. The time cut has one token: nothing to
 # cut. Every rank computes its q, k, v and its MLP, with all weights. But the *cache* has `T` entries, and each rank can
-# attend to its own part of it. What comes out are the three parts of a softmax over some of the tokens. They can be
-# merged exactly. With m the largest score, s the sum, o the weighted values of each part:
+# attend to its own part of it. What comes out are `attend`'s three parts of a softmax, over some of the tokens: on rank
+# r the largest score m_r, the sum s_r, the weighted values o_r. They can be merged exactly:
 #
 # `m = max(m_r)`, `s = Σ s_r · exp(m_r − m)`, `o = Σ o_r · exp(m_r − m)`, and the output is `o / s`.
 #
@@ -259,13 +279,17 @@ assert np.allclose(np.concatenate([y for y, *_ in decode["batch"].results]), y_n
 for name in ("time", "embedding"):
     assert all(np.allclose(y, y_next, rtol=0, atol=1e-12) for y, *_ in decode[name].results)
 print(f"on {decode['time'].ranks} ranks all three equal one rank, to rounding\n")
-table("decode", decode, WEIGHTS, CACHE * (T + 1) // T)
-guess.check(100 * (WEIGHTS - decode["time"].results[0][1]) // WEIGHTS, "each rank does all products for the one token.")
+table("decode", decode, B, CACHE * (T + 1) // T)
+guess.check(round(100 * work(decode["time"].results[0]) / (B * WEIGHTS)), "all of it, on each rank: one token can't be "
+                                                                          "cut.")
 
 # %% [markdown]
-# Read the last column. The embedding cut can't hold less than one kv head: on 4 ranks, 2 kv heads are held twice. The
-# time cut has no copies, at any number of kv heads. (The rank that keeps the new token has a little more.) Here is what
-# each of 4 ranks holds, cut both ways; a cell is as wide as the whole, and what is filled is held:
+# The time cut shares no work any more. Now look at the cache. The embedding cut can't hold less than one kv head: on 4
+# ranks, 2 kv heads are held twice. The time cut has no copies, at any number of kv heads. (The rank that keeps the new
+# token has a little more.) It pays for that with the parts that are merged: they are of all heads from all ranks, so
+# its payload grows with the ranks. (Exercise 10.3 does it with one that doesn't.)
+#
+# Here is what each of 4 ranks holds, cut both ways; a box is as wide as the whole, and what is filled is held:
 
 # %%
 four, ranks = minitp.Placement(config, 4), range(4)
@@ -313,16 +337,16 @@ card = catalogue.machine("8xa100-80").device
 print(f"a card, {card.name}: {card.memory / 1e9:.0f} GB")
 
 # %% [markdown]
-# Now the saying can be put right.
+# Now the saying can be put right: it holds for weights and for decode steps, not for prompts and caches.
 #
 # **The weights decide.** Cut along batch or time, every rank holds all 141.1 GB, more than a card of 80 GB has. Only
 # the embedding cut shares them out. A decode step reads every weight that a rank holds; so the embedding cut makes one
 # token faster, and the time cut saves the reading of the cache alone. (With one sequence the batch cut leaves all ranks
 # but one idle.)
 #
-# **In a decode step there is no time axis to cut**, but for the cache's. That one *can* be cut, exactly, with one small
-# exchange a layer. It helps where the embedding cut stops: on 16 ranks the 8 kv heads are copied, and a rank's cache no
-# longer shrinks. Along time it does.
+# **In a decode step there is no time axis to cut**, but for the cache's. That one *can* be cut, exactly, with one
+# exchange a layer that doesn't grow with the cache. It helps where the embedding cut stops: on 16 ranks the 8 kv heads
+# are copied, and a rank's cache no longer shrinks. Along time it does.
 #
 # **A prefill can be cut along time**, and where kv heads are few that moves fewer bytes than the embedding cut. A token
 # does *not* wait for the output of the one before: only *writing* new tokens does.
@@ -346,6 +370,10 @@ for name, layout in (("embedding over 8", Layout(tp=8)), ("time over 8", Layout(
     print(f"{name:43} {step.bytes_read / 1e9:12.1f} GB {1e3 * step.memory_s:7.1f} ms {1e3 * step.network_s:6.1f} ms")
 
 # %% [markdown]
+# Cut along the embedding, a rank reads its share of the weights, and its share of the cache. Cut along time it reads
+# all weights for the one token; what it saves, a part of this prompt's cache, is small beside them. Both cuts together
+# lie in between.
+#
 # ## The same on real processes
 #
 # `minitp run -n 4 10_not_the_time_axis.py` (or `mpirun -n 4 python 10_not_the_time_axis.py`) runs the same cells on

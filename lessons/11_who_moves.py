@@ -11,8 +11,8 @@
 # %% [markdown]
 # # 11 · Who moves: the activations or the weights
 #
-# *A model is spread over machines. What travels between them at each step, and what stays?* About 30 minutes. You need
-# lesson 02 (the two cuts) and lesson 09 (what a backward pass sends).
+# *A model is spread over machines. What travels between them at each step, and what stays?* About 35 minutes. You need
+# lesson 02 (the two cuts), lesson 08 (a ring) and lesson 09 (what a backward pass sends).
 #
 # "So the parameters are spread among machines without moving them at each iteration." Two schemes give every rank
 # one p-th of every weight. They are often taken for the same thing:
@@ -50,6 +50,11 @@ def one_rank(x):
     return (activate(g, "silu", np) * u) @ W["down"].T                           # (N, D): the truth
 
 
+# %% [markdown]
+# To see what a rank holds, its arrays are put on a shelf that counts: what is on it is held; what is deleted has been
+# given back. (What lives within one line only isn't counted.)
+
+# %%
 class Shelf(dict):
     """The arrays that a rank holds, by name; `steps`: their bytes together after each change."""
 
@@ -71,14 +76,12 @@ class Shelf(dict):
 
 
 # %% [markdown]
-# The `Shelf` is only there to count: what a rank puts on it, it holds; what it deletes, it has given back.
-#
 # ## Tensor parallelism: weights stay, activations move
 #
 # As in lesson 02: `W_gate` and `W_up` by columns, `W_down` by rows, one all-reduce. Every rank has all `N` rows of `x`.
 #
-# **Predict.** How many bytes is the payload of that all-reduce for 12 tokens? (The payload is the whole array, whatever
-# the number of ranks.)
+# **Predict.** How many bytes is the payload of that all-reduce for 12 tokens? (It is the whole y, whatever the number
+# of ranks; D is in the shapes above.)
 
 # %%
 guess = predict("bytes of payload, tensor parallel, 12 tokens", None)
@@ -89,7 +92,7 @@ def tensor_parallel(tp, x):
     mine = Cut(F, tp.size).of(tp.rank)
     mine = slice(mine.start, mine.stop)
     s = Shelf(gate=W["gate"][mine], up=W["up"][mine], down=W["down"][:, mine])   # a p-th of each, for good
-    s.rest = s.bytes
+    s.rest = s.bytes                                                             # what it holds between passes
     s["x"] = x                                                                   # (N, D) whole
     s["g"], s["u"] = s["x"] @ s["gate"].T, s["x"] @ s["up"].T                    # (N, F_p) shard
     s["h"] = activate(s["g"], "silu", np) * s["u"]                               # (N, F_p) shard
@@ -115,7 +118,7 @@ guess.check(tensor.payload, f"N · D · b = {len(few)} · {D} · 4: activations.
 # the matrix is never multiplied in pieces, so the cut is for storage alone (here: rows as they lie). Before each
 # product the rank **all-gathers** the matrix; after it the rank drops what isn't its own.
 #
-# **Predict.** How many bytes is the payload of its gathers for the same 12 tokens? And for twice as many?
+# **Predict.** How many bytes is the payload of its three gathers together, for the same 12 tokens?
 
 # %%
 guess = predict("bytes of payload, ZeRO-3, 12 tokens", None)
@@ -152,7 +155,7 @@ zero.tell()
 y = np.concatenate([found["y"] for found in zero.results])
 print("the ranks' rows, one below the other, equal to one rank:", np.allclose(y, one_rank(few), atol=1e-5))
 twice = run(lambda tp: told(zero_3(tp, X[:24])), ranks=4)
-print(f"payload for {len(few)} tokens: {zero.payload:,}; for 24: {twice.payload:,}")
+print(f"payload for {len(few)} tokens: {zero.payload:,} B; for 24: {twice.payload:,} B")
 guess.check(zero.payload, f"3 · F · D · b = 3 · {F} · {D} · 4: all weights, once. Tokens don't enter.")
 
 # %% [markdown]
@@ -180,7 +183,7 @@ from minitp.plan.network.collectives import cost
 
 
 def sent(found):
-    """Bytes that a rank sends, were each collective a ring's."""
+    """Bytes that a rank sends, were each collective a ring's; `volume` is how many times the payload that is."""
     return round(sum(event.payload * cost(event.op, "ring", found.ranks).volume for event in found.events))
 
 
@@ -189,7 +192,7 @@ print(f"{'tokens':>6} {'TP sends':>10} {'ZeRO-3 sends':>13}")
 for n in (12, 48, int(even), 192, 384):
     both = [run(lambda tp, way=way, n=n: told(way(tp, X[:n])), ranks=4) for way in (tensor_parallel, zero_3)]
     print(f"{n:6} {sent(both[0]):10,} {sent(both[1]):13,}")
-guess.check(even, "N = 3F/2: neither the hidden size nor the number of ranks matters.")
+guess.check(even, "2·N·D = 3·F·D, so N = 3F/2: neither the hidden size nor the number of ranks matters.")
 
 # %% [markdown]
 # TP's bytes grow with the tokens, ZeRO-3's don't know them. A single new token (a decode step) moves almost nothing
@@ -207,23 +210,23 @@ guess = predict("who holds more at the peak", None)
 from minitp.view.lines import Lines
 
 n, ways = int(even), {"TP": tensor_parallel, "ZeRO-3": zero_3}
-first = {}
+last = {}
 for tokens in (len(few), n):
     for name, way in ways.items():
         found = run(lambda tp, way=way, tokens=tokens: told(way(tp, X[:tokens])), ranks=4).results[0]
         print(f"{tokens} tokens, {name:6}: at rest {found['rest']:,} bytes, at its peak {found['peak']:,}, "
               f"y {found['y'].shape}")
-        first[name] = found
-guess.check(max(first, key=lambda name: first[name]["peak"]),
+        last[name] = found
+guess.check(max(last, key=lambda name: last[name]["peak"]),
             "TP has x and y of all tokens on every rank; ZeRO-3 its own, and a whole matrix for a moment.")
-pictures.lines(Lines({name: list(enumerate(found["steps"])) for name, found in first.items()},
+pictures.lines(Lines({name: list(enumerate(found["steps"])) for name, found in last.items()},
                      "arrays made and dropped on rank 0, in order", steps=True))
 
 # %% [markdown]
-# With few tokens the borrowed matrix counts most, with many the activations. The inner ones are as large either way:
-# all tokens times a p-th of `F`, or a p-th of the tokens times all of `F`. The teeth of ZeRO-3 are the borrowed
-# matrices. Real implementations gather a whole layer at once, and the next one while this one computes: fewer, larger
-# messages, and higher teeth.
+# With few tokens the borrowed matrix counts most, with many the activations. Those inside the MLP (g, u, h) are as
+# large either way: all tokens times a p-th of `F`, or a p-th of the tokens times all of `F`. In the picture, of the
+# longer pass, the three teeth of ZeRO-3 are the borrowed matrices. Real implementations gather a whole layer at once,
+# and the next one while this one computes: fewer, larger messages, and higher teeth.
 #
 # ## Backward
 #
@@ -295,7 +298,7 @@ guess.check(steps["ZeRO-3"].sync_points, "three gathers forward; three gathers a
 #
 # ## A real model
 #
-# The same count for whole models, by minitp's planner; numbers are of 2 bytes (bf16), and rings again. First one new
+# The same count for whole models, by minitp's planner (a model; numbers of 2 bytes, and rings again). First one new
 # token of Llama-2 70B on 8 cards; then a training step of Llama-2 7B on 8 cards, and **pipeline parallelism** beside
 # them: there each card keeps whole layers and passes on the activations at its border.
 #
@@ -312,12 +315,12 @@ from minitp.plan.layout import Layout
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import named
 from minitp.plan.speed import traffic
-from minitp.plan.units import both as units
+from minitp.trace.wording import size
 
 numbers = named(QUESTIONS, "what-moves").ask().numbers
-print(f"one token of a 70B on 8 cards: {units(numbers['token sent'])} of activations, or "
-      f"{units(numbers['weights moved'])} of weights")
-guess.check(float(numbers["weights moved"] / numbers["token sent"]), "the weights, against a vector per sync point.")
+print(f"one token of a 70B on 8 cards: {size(round(numbers['token sent']))} of activations, or "
+      f"{size(round(numbers['weights moved']))} of weights")
+guess.check(round(numbers["weights moved"] / numbers["token sent"]), "the weights, against a vector per sync point.")
 
 model, machine = catalogue.model("llama-2-7b"), catalogue.machine("8xa100-80")
 layouts = {"TP (activations)": Layout(tp=8), "ZeRO-3 (weights)": Layout(dp=8, zero=3),
@@ -334,13 +337,16 @@ moved = {name: [(8 * n, step_bytes(layout, n)) for n in lengths] for name, layou
 print(f"\na training step of {model.name} on 8 cards")
 print(f"{'tokens':>8}" + "".join(f"{name:>24}" for name in layouts))
 for at in (0, 7, 11, 14):
-    print(f"{8 * lengths[at]:8,}" + "".join(f"{moved[name][at][1] / 1e9:21.4g} GB" for name in layouts))
+    print(f"{8 * lengths[at]:8,}" + "".join(f"{size(round(moved[name][at][1])):>24}" for name in layouts))
 tokens, bytes_tp = moved["TP (activations)"][-1]
 crossing = tokens * moved["ZeRO-3 (weights)"][-1][1] / bytes_tp
 print(f"TP and ZeRO-3 cross at {crossing:,.0f} tokens a step")
 pictures.lines(Lines(moved, "tokens of a training step", mark=(crossing, "TP and ZeRO-3 send the same")))
 
 # %% [markdown]
+# (They cross earlier than the MLP alone would, at `9F/4` tokens: attention has as many syncs as the MLP, and fewer
+# weights.)
+#
 # So the sentence at the top is **true of tensor and pipeline parallelism**: the parameters are dealt out once and never
 # move again, activations do. It is **not true of ZeRO-3**: there the parameters move in every pass, twice in a training
 # step, and their gradients once. Pipelines move least of all: activations cross a card's border once in each direction,
@@ -356,15 +362,19 @@ pictures.lines(Lines(moved, "tokens of a training step", mark=(crossing, "TP and
 #
 # ## Exercises
 #
-# **11.1** At how many tokens does a *forward* pass of Llama-2 7B's MLP send as many bytes by TP as by ZeRO-3?
-#
+# **11.1** At how many tokens does a *forward* pass of Llama-2 7B's MLP (gate, up and down, as above) send as many bytes
+# by TP as by ZeRO-3?
+
+# %%
+print(f"Llama-2 7B: D = {model.config.hidden}, F = {model.config.ffn}")
+exercise("11.1", None)
+
+# %% [markdown]
 # **11.2** Its weights are of 2 bytes, and 4 ranks run it by ZeRO-3, matrix by matrix as above. How many bytes of
 # weights does a rank hold at its peak: its own share of all three matrices, and the whole one that it has just
 # gathered? (They are of one size, and 4 divides it.)
 
 # %%
-print(f"Llama-2 7B: D = {model.config.hidden}, F = {model.config.ffn}")
-exercise("11.1", None)
 exercise("11.2", None)
 
 

@@ -8,8 +8,8 @@ def ring_all_gather(tp, piece, cut):
     p, whole = tp.size, np.empty(cut.size, piece.dtype)
     mine = cut.of(tp.rank)
     whole[mine.start:mine.stop] = piece
-    for round in range(p - 1):
-        coming = cut.of((tp.rank - round - 1) % p)
+    for step in range(p - 1):
+        coming = cut.of((tp.rank - step - 1) % p)
         piece = tp.exchange(piece, to=(tp.rank + 1) % p, shape=(len(coming),), dtype=piece.dtype,
                             source=(tp.rank - 1) % p, **WHY)
         whole[coming.start:coming.stop] = piece

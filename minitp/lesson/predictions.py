@@ -6,6 +6,7 @@ from minitp.errors import ConfigError
 
 _HOW = "Put your own in place of None in the cell above, and run both cells again."
 _CLOSE = 2.0                            # within this factor an estimate is a good one
+_ESTIMATED = 100                        # whole numbers from here on are estimated, smaller ones counted
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,25 @@ def _text(value: float | str | bool) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _verdict(guess: float | str | bool, found: float | str | bool) -> str:
     if isinstance(found, bool | str) or isinstance(guess, bool | str):
-        same = str(guess).strip().casefold() == str(found).strip().casefold()
-        return "Right." if same else "Not so."
+        return "Right." if _word(guess) == _word(found) else "Not so."
     if guess == found or abs(guess - found) <= 1e-9 * abs(found):
         return "Right."
     if found and guess / found > 0:
         times = max(guess / found, found / guess)
-        if isinstance(found, float) and times <= _CLOSE:
+        if times <= _CLOSE and (isinstance(found, float) or abs(found) >= _ESTIMATED):
             return f"Close: off by a factor of {times:.2f}."
         return f"Too {'high' if guess > found else 'low'} by a factor of {times:,.3g}."
     return f"Off by {abs(guess - found):,.4g}."
+
+
+def _word(value: float | str | bool) -> str:
+    """As it is compared: True may be said as yes."""
+    said = _text(value).strip().casefold()
+    return {"true": "yes", "false": "no"}.get(said, said)

@@ -64,6 +64,19 @@ def x_in_the_sum(tp, x, attention, mlp):
     return summed(tp, x + attention(x) + mlp(x))
 
 
+def not_summed(tp, x, attention, mlp):
+    return x + attention(x) + mlp(x)
+
+
+def without_x(tp, x, attention, mlp):
+    return summed(tp, attention(x) + mlp(x))
+
+
+def lengths_of_its_own(tp, piece, cut):
+    return tp.exchange(piece, to=(tp.rank + 1) % tp.size, shape=piece.shape, dtype=piece.dtype,
+                       source=(tp.rank - 1) % tp.size, **WHY)
+
+
 def send_first(tp, piece, cut):
     tp.send(piece, to=(tp.rank + 1) % tp.size, **WHY)
     return tp.receive(shape=piece.shape, dtype=piece.dtype, source=(tp.rank - 1) % tp.size, **WHY)
@@ -105,9 +118,12 @@ def everything_gathered(tp, q, k, v):
     ("6.2", 60 * 62, "too high. Count passes"),
     ("6.3", summed_twice, "right, with 2 sync points"),
     ("6.3", x_in_the_sum, "x is in the sum 3 times"),
+    ("6.3", not_summed, "the other ranks' terms are missing"),
+    ("6.3", without_x, "without x, which the block adds them to"),
     ("6.4", 125_000, "too low"),
     ("8.2", 16_384, "too low. Count the chunks"),
     ("8.3", send_first, "`tp.exchange` does both at once"),
+    ("8.3", lengths_of_its_own, "how long the part is that comes"),
     ("8.3", gathered, "a collective that is there already"),
     ("8.4", by_star, "3 rounds on 4 ranks, where 2 are enough"),
     ("10.1", 30 * 2 * 576 * 4000, "too high. A key and a value"),

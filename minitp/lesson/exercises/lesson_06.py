@@ -42,6 +42,10 @@ def _parallel_block(block: Any) -> Verdict:
             return Verdict(False, f"rank {rank} returned {y!r}; an array of shape {wanted.shape} is asked for.")
         if np.allclose(y, wanted - x + RANKS * x):
             return Verdict(False, f"x is in the sum {RANKS} times: it is whole, so add it once, after the sync.")
+        if np.allclose(y, wanted - x):
+            return Verdict(False, "this is the sum of both without x, which the block adds them to.")
+        if np.allclose(y, x + ours[rank] + theirs[rank]):
+            return Verdict(False, f"rank {rank} returned x and its own two terms: the other ranks' terms are missing.")
         if not np.allclose(y, wanted):
             return Verdict(False, f"rank {rank} returned {y.round(3)}, right is {wanted.round(3)}.")
     if tried.run.sync_points != 1:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 RANKS, N = 8, 16_384
 _STUCK = " Where every rank sends first, nobody receives: `tp.exchange` does both at once."
+_LENGTH = ". What comes has the sender's length, and parts differ: say in `shape` how long the part is that comes."
 
 
 def _by_messages(fn: "Callable[[Communicator], Any]", ranks: int, wanted: np.ndarray) -> Verdict | Hops:
@@ -23,7 +24,8 @@ def _by_messages(fn: "Callable[[Communicator], Any]", ranks: int, wanted: np.nda
     if tried.blank:
         return BLANK
     if tried.run is None:
-        return Verdict(False, tried.error + (_STUCK if "wait for each other" in tried.error else ""))
+        return Verdict(False, tried.error + (_STUCK if "wait for each other" in tried.error else
+                                             _LENGTH if "expects" in tried.error else ""))
     ready = {event.op for event in tried.run.trace if event.peer is None and event.plane == "data"}
     if ready:
         return Verdict(False, f"this took {', '.join(sorted(ready))}, a collective that is there already: build it "
@@ -68,7 +70,7 @@ def _tree_broadcast(broadcast: Any) -> Verdict:
         rounds = cost("broadcast", "tree", ranks).hops
         if found.rounds > rounds:
             return Verdict(False, f"right, but {found.rounds} rounds on {ranks} ranks, where {rounds} are enough: let "
-                                  "ranks that have it already send, too, to the farthest first.")
+                                  "ranks that have it already send, too, so that in each round twice as many have it.")
         if found.messages > ranks - 1:
             return Verdict(False, f"right, but {found.messages} messages on {ranks} ranks: each rank needs it once.")
     return Verdict(True, "right on 4, 6 and 7 ranks: ⌈lg p⌉ rounds, p − 1 messages.")

@@ -51,7 +51,8 @@ def _parts(attend: Any) -> Verdict:
         if np.allclose(y, alone[rank]):
             return Verdict(False, f"rank {rank} returned attention over its own part only: nothing was merged.")
         if np.allclose(y, np.mean(alone, axis=0)):
-            return Verdict(False, "this is the mean of the ranks' outputs; a part with larger scores weighs more.")
+            return Verdict(False, "this is the mean of the ranks' outputs; a part with larger scores weighs more: its "
+                                  "sum and values are scaled by exp(its largest − the largest of all), then added.")
         if not np.allclose(y, wanted):
             return Verdict(False, f"rank {rank} returned {y.round(3)}, right is {wanted.round(3)}. Each rank's sum and "
                                   "values must be scaled by exp(its largest − the largest of all).")

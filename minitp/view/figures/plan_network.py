@@ -15,7 +15,7 @@ from minitp.view.plan_network import Network, named
 
 MEASURED = "#AA4499"
 """What was measured, where it stands beside a model, which is ink: none of the ranks' hues."""
-_DASHES = ("dash", "dot", "dashdot", "longdash", "longdashdot")
+_DASHES = ("dash", "dot", "dashdot", "longdash", "longdashdot", "12px,3px,2px,3px,2px,3px")
 _SYMBOLS = ("circle", "triangle-up", "square", "diamond")
 _MARKS = ("star", "star-square", "star-diamond")
 
@@ -48,7 +48,7 @@ def curve_figure(found: Network, *, ink: str = INK["light"]) -> go.Figure:
                               font={"color": ink})          # on a logarithmic axis a note's place is the power of ten
     laid_out(figure, 380, legend=4)
     ticks = one.sizes[2::8]
-    figure.update_xaxes(type="log", tickangle=0, tickvals=list(ticks),
+    figure.update_xaxes(type="log", tickangle=0, title="payload", tickvals=list(ticks),
                         ticktext=[binary(size) for size in ticks], fixedrange=True)
     _times(figure.update_yaxes, [*one.seconds, *(seconds for _, seconds in one.measured)], "time by payload")
     return figure
