@@ -11,7 +11,7 @@
 # %% [markdown]
 # # 02 · Two cuts, and the nonlinearity that decides
 #
-# *Can two matrices be shared out over ranks so that they talk only once?* About 30 minutes. You need NumPy and
+# *Can two matrices be shared out over ranks so that they talk only once?* About 25 minutes. You need NumPy and
 # lesson 01 (the four states of an array, all-gather and all-reduce).
 #
 # In a transformer, the part that works on each token alone is the MLP (*multi-layer perceptron*). Its plainest form is

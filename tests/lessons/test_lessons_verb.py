@@ -153,7 +153,7 @@ def test_the_list_is_what_the_notebooks_say(monkeypatch):
         assert first.splitlines()[0].removeprefix("# ") in told
     found = verb.find("02")
     assert (found.name, found.question, found.minutes) == (
-        "02", "Can two matrices be shared out over ranks so that they talk only once?", 30)
+        "02", "Can two matrices be shared out over ranks so that they talk only once?", 25)
     assert re.search(rf"{re.escape(found.title)} +{re.escape(found.question)} +{found.minutes}\n", told)
 
 
