@@ -1,18 +1,15 @@
 """`minitp …` and `python -m minitp …`."""
-import io
 import re
 import sys
 
 
 def main() -> None:
     """The command line. BLAS threads are settled first: they are read once, when NumPy is first imported."""
-    from minitp.environment import is_unicode, settle_blas_threads
+    from minitp.environment import print_anyway, settle_blas_threads
     from minitp.errors import MinitpError
     from minitp.launcher import reported
     settle_blas_threads()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not is_unicode(stream):
-            stream.reconfigure(errors="replace")    # a terminal that lacks → shows ?, not a traceback
+    print_anyway(sys.stdout, sys.stderr)
     examining = sys.argv[1:2] == ["doctor"]         # it is to tell of a launcher under which no job can be opened
     with reported(first_rank_only=True, join=not examining):
         from minitp.cli import app

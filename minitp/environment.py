@@ -3,6 +3,7 @@
 Standard library only. The number of BLAS threads is read once, when NumPy is first imported: with the default, ranks
 times threads outnumber the cores and a run is 10 to 35 times slower.
 """
+import io
 import os
 import sys
 from collections.abc import MutableMapping
@@ -45,6 +46,13 @@ def is_first_rank() -> bool:
 def is_unicode(stream: object) -> bool:
     """Whether every character can be written to it."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
+
+
+def print_anyway(*streams: object) -> None:
+    """Where a stream lacks a character such as →, let it print ?, and no traceback."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and not is_unicode(stream):
+            stream.reconfigure(errors="replace")
 
 
 def core_numbers() -> list[int]:

@@ -1,19 +1,25 @@
 """Somebody's own code on ranks: what came out, what it said and sent, or what went wrong. Nothing is raised."""
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from minitp.errors import LaunchError
 from minitp.lesson.runs import Run, run
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
 
+DEADLINE = 20.0                                  # seconds that one attempt may take
+
 
 @dataclass(frozen=True)
 class Attempt:
-    """run: None where it failed; error: why, in the words of whoever refused it. blank: every rank returned None."""
+    """run: None where it failed; error: why, in the words of whoever refused it; late: because its time was up.
+    blank: every rank returned None."""
     run: Run | None
     error: str = ""
+    late: bool = False
 
     @property
     def blank(self) -> bool:
@@ -21,8 +27,11 @@ class Attempt:
 
 
 def attempt(fn: "Callable[[Communicator], Any]", ranks: int, deadline: float | None = None) -> Attempt:
-    """fn(tp) on `ranks` threads, for `deadline` seconds at most; an error of the reader's code is an answer, too."""
+    """fn(tp) on `ranks` threads, for `deadline` seconds at most (None: DEADLINE); an error of the reader's code is an
+    answer, too."""
+    began, deadline = time.monotonic(), DEADLINE if deadline is None else deadline
     try:
         return Attempt(run(fn, ranks, threads=True, deadline=deadline))
     except (Exception, SystemExit) as error:  # what a reader's code may raise is anybody's guess
-        return Attempt(None, "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))
+        return Attempt(None, "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]),
+                       isinstance(error, LaunchError) and time.monotonic() - began >= deadline)

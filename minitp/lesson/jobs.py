@@ -7,9 +7,11 @@ Under mpirun nothing is started: a job of ranks inside a rank of another is no p
 """
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +19,7 @@ from tempfile import TemporaryDirectory
 import minitp
 from minitp.environment import plain_environment
 from minitp.errors import LaunchError
+from minitp.launcher.child import GRACE, apart
 from minitp.lesson.stage import mpi_ranks
 
 SECONDS = 60.0                       # after which a job is ended, whatever it does
@@ -46,8 +49,10 @@ class Job:
             try:
                 out, err = self._process.communicate(timeout=SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.terminate()                        # not killed: `minitp run` takes its ranks along
-                out, err = self._process.communicate()
+                out, err = _put_an_end_to(self._process)
+            except BaseException:                                # Ctrl-C reaches this process alone
+                _put_an_end_to(self._process)
+                raise
             self._ended = Ended(self._process.returncode, out, own_frames(_NOTICE.sub("", err)))
             self._folder.cleanup()
         return self._ended
@@ -62,6 +67,19 @@ class Job:
             print(f"{ended.out}{ended.err}[exit code {ended.code}]")
 
 
+def _put_an_end_to(process: "subprocess.Popen[str]") -> tuple[str, str]:
+    """What it printed on stdout and stderr; nothing, where something that has left its group keeps them open."""
+    process.terminate()                                          # not killed: `minitp run` takes its ranks along
+    with suppress(subprocess.TimeoutExpired):
+        return process.communicate(timeout=2 * GRACE)            # it has children to end, for GRACE
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        return process.communicate(timeout=GRACE)
+    process.wait()
+    return "", ""
+
+
 def start(script: str, *words: str, environment: Mapping[str, str] | None = None) -> Job:
     """Run `words` (minitp … or python …) in a new folder that has `script` as trouble.py; don't wait for it.
 
@@ -74,7 +92,7 @@ def start(script: str, *words: str, environment: Mapping[str, str] | None = None
         program = ["-m", "minitp", *words[1:]] if words[0] == "minitp" else list(words[1:])
         process = subprocess.Popen([sys.executable, *program], cwd=folder.name, env=_environment(environment or {}),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   encoding="utf-8", errors="replace")
+                                   encoding="utf-8", errors="replace", **apart())
     set_here = "".join(f"{name}={value} " for name, value in (environment or {}).items())
     return Job(process, set_here + " ".join(words), folder)
 

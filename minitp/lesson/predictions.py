@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitp.errors import ConfigError
+from minitp.lesson.carry import plain_number
 
 _HOW = "Put your own in place of None in the cell above, and run both cells again."
 _CLOSE = 2.0                            # within this factor an estimate is a good one
@@ -15,8 +16,9 @@ class Prediction:
     question: str
     guess: float | str | bool | None
 
-    def check(self, found: float | str | bool, because: str = "") -> None:
-        """Print what was found beside the guess, and why it is so."""
+    def check(self, found: Any, because: str = "") -> None:
+        """Print what was found, a number, a word, True or False, beside the guess, and why it is so."""
+        found = plain_number(found)
         says = f"The run says: {_text(found)}."
         if self.guess is None:
             print(f"No guess yet. {says} {_HOW}")
@@ -28,6 +30,7 @@ class Prediction:
 
 def predict(question: str, guess: Any = None) -> Prediction:
     """The question before a main cell. `guess` is the reader's; what it is compared with comes after the run."""
+    guess = plain_number(guess)
     if guess is not None and not isinstance(guess, bool | int | float | str):
         raise ConfigError(f"a guess is a number, a word, True or False; this one is a {type(guess).__name__}")
     return Prediction(question, guess)

@@ -2,7 +2,8 @@
 import os
 import sys
 
-from minitp.environment import launcher_environment, settle_blas_threads
+from minitp.environment import launcher_environment, print_anyway, settle_blas_threads
+from minitp.trace.wording import count
 
 
 def in_notebook() -> bool:
@@ -23,11 +24,13 @@ def begin(lesson: str) -> None:
     Errors of the other ranks are still told: they go to stderr.
     """
     announced = launcher_environment()
+    print_anyway(sys.stdout)
     if announced is None:
         print(f"Lesson {lesson}: the ranks are threads of this process.")
         return
     settle_blas_threads()
     rank, size, _ = announced
     if rank:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the rest of this process
-    print(f"Lesson {lesson}: the ranks are the {size} processes that mpirun started; rank 0 prints.")
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of this process
+    print(f"Lesson {lesson}: the {'rank is' if size == 1 else 'ranks are'} the {count(size, 'process')} that mpirun "
+          "started; rank 0 prints.")

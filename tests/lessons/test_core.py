@@ -1,7 +1,12 @@
 """What the lessons are written with: runs, predictions, pictures, exercises, on threads and on MPI ranks."""
+import json
+import os
 import subprocess
 import sys
+import time
+from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,10 +44,22 @@ def test_what_ranks_return_comes_back(value):
     assert same(value, from_plain(to_plain(value)))
 
 
-@pytest.mark.parametrize("value", [{1, 2}, {1: 2}, object(), {"__array__": 1}])
+@pytest.mark.parametrize("value", [
+    {1, 2}, {1: 2}, object(), {"__array__": 1}, 1j, np.complex64(1), np.ones(2, complex), np.array([object()]),
+    np.datetime64("2026-12-01"), np.array(["2026-12-01"], "datetime64[ns]"), np.datetime64(5, "ns"), [np.void(b"a")],
+    np.zeros(2, [("a", "i4")])])
 def test_what_cannot_be_carried_is_refused(value):
     with pytest.raises(ConfigError, match="arrays, numbers, text"):
         to_plain(value)
+
+
+def test_numpy_s_numbers_and_slices_come_back():
+    for one, plain in ((np.float32(0.5), 0.5), (np.int64(3), 3), (np.True_, True), (np.str_("a"), "a"),
+                       (np.longdouble(2), 2.0)):
+        assert same(from_plain(json.loads(json.dumps(to_plain(one)))), plain)
+    for array in (np.arange(12).reshape(3, 4).T, np.arange(6)[::2], np.ones((2, 0)), np.array(["a", "bc"]),
+                  np.ones(3, ml_dtypes.bfloat16)):
+        assert same(from_plain(to_plain(array)), array)
 
 
 def test_a_run_has_all_results_and_what_was_said(capsys):
@@ -78,6 +95,17 @@ print("printed by one")
 """
 
 
+@pytest.mark.parametrize("rank, size, said", [
+    (0, 1, "Lesson 00: the rank is the 1 process that mpirun started; rank 0 prints.\n? to 1\n"), (1, 2, ""),
+    (None, None, "Lesson 00: the ranks are threads of this process.\n? to 1\n")])
+def test_where_the_terminal_knows_ascii_alone_a_lesson_goes_on(rank, size, said):
+    announced = {} if rank is None else {"PMI_RANK": str(rank), "PMI_SIZE": str(size)}
+    code = "from minitp.lesson import begin; begin('00'); print('\\u2192 to 1')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+                          env=os.environ | announced | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
+
+
 @pytest.mark.mpi
 def test_under_mpirun_every_process_sees_all_results_and_one_prints(tmp_path):
     script = tmp_path / "lesson.py"
@@ -102,7 +130,9 @@ def test_minitp_run_sets_the_number_of_threads():
     ("ring", 3, "Not so."), ("Yes", True, "Right."), ("true", "yes", "Right."), ("no", True, "Not so."),
     (300, 200, "Close: off by a factor of 1.50."), (6, 4, "Too high by a factor of 1.5."),
     (20000, 25529.7, "The run says: 25,530. Close"), (None, 0.00012345, "says: 0.0001234."),
-    (1234, 1234, "You said 1,234.")])
+    (1234, 1234, "You said 1,234."), (np.int64(3), 3, "You said 3. The run says: 3. Right."),
+    (np.float32(0.5), np.float64(0.5), "You said 0.5. The run says: 0.5. Right."), (np.True_, True, "You said yes."),
+    (Fraction(1, 2), 0.5, "Right.")])
 def test_a_guess_is_compared(guess, found, says, capsys):
     predict("how many?", guess).check(found, "so it is")
     said = capsys.readouterr().out
@@ -130,6 +160,25 @@ def test_a_number_s_exercise_hints():
     assert asked.judge(12.1).passed and asked.judge(12).words == "12 it is."
     assert asked.judge(24).words == "24 is too high. Count the ends."
     assert asked.judge("twelve").passed is False and asked.judge(True).passed is False
+    assert asked.judge(np.float32(12)).passed and asked.judge(np.int64(12)).passed and asked.judge(Fraction(12)).passed
+    for none in (np.True_, float("nan"), 12 + 0j, np.complex64(12), np.timedelta64(12, "ns")):
+        assert "a number is asked for" in asked.judge(none).words
+
+
+def test_numbers_of_numpy_are_answers():
+    assert judged("2.1", np.int64(2304)).passed and judged("2.1", np.float32(2304)).passed
+
+
+@pytest.mark.parametrize("number", ["2.2", "6.3", "A.3"])
+def test_no_answer_goes_on_for_ever(number, monkeypatch):
+    def endless(*_):
+        while True:
+            time.sleep(0.001)
+
+    monkeypatch.setattr("minitp.lesson.attempt.DEADLINE", 0.1)
+    monkeypatch.setattr("minitp.lesson.exercises.lesson_a.SECONDS", 0.1)
+    verdict = judged(number, endless)
+    assert verdict.passed is False and "longer than its 0.1 s" in verdict.words and "doesn't end" in verdict.words
 
 
 def test_verdicts_of_what_is_none(capsys):

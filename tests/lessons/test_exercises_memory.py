@@ -85,6 +85,22 @@ def own_slice_alone(tp, w, g, m):
     return sliced(tp, w) - 0.1 * m, m
 
 
+def test_a_list_of_two_does_as_well():
+    def in_a_list(tp, w, g, m):
+        cut = Cut(len(w), tp.size)
+        m = 0.9 * m + tp.reduce_scatter(Partial(g, tp), axis=0, cut=cut, site="s", reason="r")
+        return [gather(tp, sliced(tp, w) - 0.1 * m, len(w)), m]
+
+    assert judged("13.4", in_a_list).passed
+
+
+def test_what_goes_over_another_plane_counts_too():
+    def over_control(tp, x, dy):
+        return sliced(tp, tp.all_reduce(Partial(dy.T @ x, tp), site="s", reason="r", plane="control"))
+
+    assert "right, by all_reduce with 256 bytes" in judged("11.4", over_control).words
+
+
 @pytest.mark.parametrize("answer, word", [
     (whole_gradient, "reduce-scatter"), (own_gradient, "its own tokens"), (own_slice_alone, "others' slices"),
     (lambda tp, w, g, m: w, "two arrays"), (lambda tp, w, g, m: (w, m), "slice of m must be")])

@@ -1,5 +1,7 @@
 """A lesson's jobs: real processes with their output and exit code, and none from inside an MPI job."""
+import signal
 import sys
+import time
 
 import pytest
 
@@ -40,6 +42,16 @@ def test_a_job_that_does_not_end_is_ended(monkeypatch):
     monkeypatch.setattr(jobs, "SECONDS", 0.1)
     ended = jobs.start("import time; time.sleep(60)", "python", "trouble.py").ended()
     assert ended is not None and ended.code != 0
+
+
+def test_what_does_not_hear_is_killed_with_its_children(monkeypatch):
+    monkeypatch.setattr(jobs, "SECONDS", 1.0)
+    monkeypatch.setattr(jobs, "GRACE", 0.1)
+    script = ("import signal, subprocess, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+              "subprocess.Popen(['sleep', '15'])\nprint('deaf', flush=True)\ntime.sleep(15)\n")
+    began = time.monotonic()
+    assert jobs.start(script, "python", "trouble.py").ended() == jobs.Ended(-signal.SIGKILL, "deaf\n", "")
+    assert time.monotonic() - began < 10
 
 
 def test_under_mpirun_nothing_is_started(monkeypatch, capsys):

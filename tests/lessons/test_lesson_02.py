@@ -30,7 +30,7 @@ def test_shares(answer, words):
     (lambda tp, x, up, down: added(tp, own(tp, added(tp, np.maximum(x @ up.T, 0))) @ down.T), "activated its own term"),
     (lambda tp, x, up, down: added(tp, own(tp, added(tp, x @ up.T)) @ down.T), "activation is missing"),
     (lambda tp, x, up, down: np.maximum(own(tp, added(tp, x @ up.T)), 0) @ down.T, "own term of y"),
-    (lambda tp, x, up, down: added(tp, np.maximum(added(tp, x @ up.T), 0) @ down.T), "(3, 2, 2)"),
+    (lambda tp, x, up, down: added(tp, np.maximum(added(tp, x @ up.T), 0) @ down.T), "(4, 3)"),
     (lambda tp, x, up, down: added(tp, np.maximum(x @ up.T, 0)), "shape (4,)"),
     (lambda tp, x, up, down: added(tp, own(tp, np.maximum(added(tp, x @ up.T) + 0 * added(tp, x @ up.T), 0)) @ down.T),
      "3 sync points where 2 will do")])

@@ -64,7 +64,14 @@ def no_empty_shard(tp, own, cut):
     return int(every[every[:, 0].argmax(), 1])
 
 
+def two_maxima(tp, own, cut):
+    best = tp.all_reduce_max(np.array([own.max(initial=-np.inf)]), **ONE)[0]
+    mine = [-token for token, one in zip(cut.of(tp.rank), own, strict=True) if one == best]
+    return -int(tp.all_reduce_max(np.array([max(mine, default=-cut.size)]), **ONE)[0])
+
+
 @pytest.mark.parametrize("answer, words", [
+    (two_maxima, "the choice is right, with 2 sync points where one is enough"),
     (local_id, "not in a shard"), (gathers_all, "56 bytes are sent for 7 logits"), (last_of_a_tie, "lowest id wins"),
     (no_empty_shard, "the last one holds none"), (lambda tp, own, cut: True, "a whole number")])
 def test_winners(answer, words):

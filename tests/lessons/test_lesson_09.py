@@ -30,6 +30,10 @@ def test_mlps(answer, words):
     assert verdict.passed is False and words in verdict.words
 
 
+def test_a_list_of_three_does_as_well():
+    assert judged("9.2", lambda *given: list(backward(summed)(*given))).passed
+
+
 @pytest.mark.parametrize("answer, words", [
     (lambda tp, *six: sum(a @ b for a, b in zip(six[:3], six[3:], strict=True)), "its own term"),
     (lambda tp, *six: sum(summed(tp, a @ b) for a, b in zip(six[:3], six[3:], strict=True)), "add the three first"),

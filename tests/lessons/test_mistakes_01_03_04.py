@@ -36,6 +36,18 @@ def gathered_first(tp, x, gate, up, down):
     return added(tp, h[mine.start:mine.stop] @ down.T)
 
 
+def by_exchange(tp, x_p, n):
+    own = total = x_p.sum(keepdims=True)
+    for shift in range(1, tp.size):
+        total = total + tp.exchange(own, to=(tp.rank + shift) % tp.size, shape=(1,), dtype=own.dtype,
+                                    source=(tp.rank - shift) % tp.size, **WHY)
+    return total / n
+
+
+def each_on_a_plane_of_its_own(tp, a, b):
+    return tp.all_reduce(a, plane="sample", **WHY) + 2 * tp.all_reduce(b, plane="control", **WHY)
+
+
 MISTAKES = {
     "1.1": [(7 * 3 * 576 * 4, "too high"), (3 * 576, "too low"), ("6912", "a number is asked for")],
     "1.2": [
@@ -49,8 +61,10 @@ MISTAKES = {
         (lambda tp, x_p, n: float(added(tp, x_p.sum(keepdims=True))[0]) / n, "shape (1,)"),
         (lambda tp, x_p, n: minitp.Partial(x_p.sum(keepdims=True), tp) + 1, "can't be added to a partial sum"),
         (lambda tp, x_p, n: added(tp, x_p.sum(keepdims=True)) / added(tp, [float(len(x_p))]), "2 sync points"),
+        (by_exchange, "3 meetings (receive, send); one is enough"),
     ],
     "1.3": [
+        (each_on_a_plane_of_its_own, "2 meetings (all_reduce); one is enough"),
         (lambda tp, a, b: a + 2 * b, "still a partial sum"),
         (lambda tp, a, b: tp.all_reduce(a, **WHY) + 2 * tp.all_reduce(b, **WHY), "2 sync points"),
         (lambda tp, a, b: tp.all_reduce(a + b, **WHY), "the whole a + 2 b is"),

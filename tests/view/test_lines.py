@@ -19,7 +19,22 @@ def test_words_tell_what_is_marked():
     assert found.words.endswith("4 B at 10,000. Marked: both send the same, at 1,234.")
 
 
-@pytest.mark.parametrize("points", [[], [(2, 1), (1, 1)], [(0, 1), (1, 1)], [(1, 0), (2, 1)]])
+def test_places_are_written_in_full():
+    told = Lines({"a": [(0.25, 2), (1_000_000, 4)], "b": [(1, 2), (12_000_000, 4)]}, "tokens", mark=(0.5, "half")).words
+    assert "2 B at 0.25, 4 B at 1,000,000." in told and "4 B at 1.2e+07." in told and told.endswith("half, at 0.5.")
+
+
+def test_a_picture_without_a_line_and_a_mark_without_a_place_are_refused():
+    with pytest.raises(ConfigError, match="one at least"):
+        Lines({}, "tokens")
+    for steps, place in ((False, 0), (False, -1), (True, float("inf")), (False, float("nan"))):
+        with pytest.raises(ConfigError, match="no place on"):
+            Lines({"a": [(1, 2)]}, "tokens", steps, (place, "here"))
+    assert Lines({"a": [(1, 2)]}, "tokens", True, (0, "here")).words.endswith("at 0.")
+
+
+@pytest.mark.parametrize("points", [
+    [], [(2, 1), (1, 1)], [(0, 1), (1, 1)], [(1, 0), (2, 1)], [(float("nan"), 1), (2, 1)], [(1, float("inf"))]])
 def test_what_logarithmic_axes_cannot_show_is_refused(points):
     with pytest.raises(ConfigError, match="'a'"):
         Lines({"a": points}, "tokens")

@@ -3,6 +3,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from minitp.lesson.carry import plain_number
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -24,8 +26,8 @@ def number(right: Callable[[], float], because: Callable[[float], str], *, hint:
            tolerance: float = 0.0) -> Exercise:
     """An exercise whose answer is a number; `tolerance` is relative, for what may be rounded."""
     def judge(answer: Any) -> Verdict:
-        wanted = right()
-        if isinstance(answer, bool) or not isinstance(answer, int | float):
+        wanted, answer = right(), plain_number(answer)
+        if isinstance(answer, bool) or not isinstance(answer, int | float) or answer != answer:
             return Verdict(False, f"a number is asked for, this is {answer!r}.")
         if abs(answer - wanted) <= tolerance * abs(wanted):
             return Verdict(True, because(wanted))

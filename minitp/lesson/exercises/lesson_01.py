@@ -5,8 +5,10 @@ import numpy as np
 
 import minitp
 from minitp.comm import Communicator
-from minitp.lesson.attempt import Attempt, attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.attempt import attempt
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import has_shape, is_near, meetings, met, on_ranks
+from minitp.lesson.runs import Run
 
 RANKS, N, ENDS = 4, 5, (3, 4, 4, 5)    # slices of 3, 1, 0 and 1 numbers
 SHAPE, GATHERERS = (3, 576), 7
@@ -33,56 +35,50 @@ def _mean(mean: Any) -> Verdict:
         mine = cut.of(tp.rank)
         return mean(tp, x[mine.start:mine.stop], N)
 
-    tried = attempt(on_rank, RANKS)
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        return Verdict(False, f"{tried.error} Of what a rank has, the others need but one number.")
+    run = on_ranks(on_rank, RANKS, "Of what a rank has, the others need but one number.")
+    if isinstance(run, Verdict):
+        return run
     total = x.sum()
     known = {
         total: "this is the sum: it must be divided by n.",
         total / RANKS: "the sum was divided by the number of ranks; the mean is over n numbers.",
         total / N * RANKS: "every rank's number was added again: a whole array was declared a partial.",
     }
-    for rank, found in enumerate(tried.run.results):
-        if not (isinstance(found, np.ndarray) and found.shape == (1,)):
+    for rank, found in enumerate(run.results):
+        if not has_shape(found, (1,)):
             return Verdict(False, f"rank {rank} returned {found!r}; an array of shape (1,) is asked for, on every rank "
                                   "(.sum(keepdims=True) gives one).")
-        if not np.allclose(found, total / N):
+        if not is_near(found, [total / N]):
             mine = x[cut.of(rank).start:cut.of(rank).stop]
-            own = "this is the rank's own part: the others' terms are missing." if np.allclose(found, mine.sum() / N) \
+            own = "this is the rank's own part: the others' terms are missing." if is_near(found, [mine.sum() / N]) \
                 else ("an empty slice has no mean, but it has a sum: 0." if np.isnan(found).any() else
                       "a mean of means is right only where all slices are equally long.")
-            hint = next((words for value, words in known.items() if np.allclose(found, value)), own)
+            hint = next((words for value, words in known.items() if is_near(found, [value])), own)
             return Verdict(False, f"rank {rank} returned {found}, the mean of {x} is {total / N}: {hint}")
-    return _with_syncs(tried, 1, "Each rank's sum is a term; an all-reduce adds them, and n is known everywhere.")
+    return _with_one_sync(run, "Each rank's sum is a term; an all-reduce adds them, and n is known everywhere.")
 
 
 def _weighted(weighted: Any) -> Verdict:
     """1.3: a + 2 b of two partial sums: added before the sum over ranks, so one sync is enough."""
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=(RANKS, 5)), rng.normal(size=(RANKS, 5))
-    tried = attempt(lambda tp: weighted(tp, minitp.Partial(a[tp.rank].copy(), tp), minitp.Partial(b[tp.rank].copy(),
-                                                                                                 tp)), RANKS)
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        return Verdict(False, tried.error)
+    run = on_ranks(lambda tp: weighted(tp, *(minitp.Partial(terms[tp.rank].copy(), tp) for terms in (a, b))), RANKS)
+    if isinstance(run, Verdict):
+        return run
     wanted = a.sum(0) + 2 * b.sum(0)
-    for rank, found in enumerate(tried.run.results):
+    for rank, found in enumerate(run.results):
         if isinstance(found, minitp.Partial):
             return Verdict(False, "what you return is still a partial sum: every rank wants the whole.")
-        if not (isinstance(found, np.ndarray) and found.shape == wanted.shape and np.allclose(found, wanted)):
+        if not is_near(found, wanted):
             return Verdict(False, f"rank {rank} returned {found}, the whole a + 2 b is {wanted}.")
-    return _with_syncs(tried, 1, "Scaling a partial and adding two of them is free: combine first, then reduce.")
+    return _with_one_sync(run, "Scaling a partial and adding two of them is free: combine first, then reduce.")
 
 
-def _with_syncs(tried: Attempt, enough: int, how: str) -> Verdict:
-    """A right answer by the sync points it took."""
-    used = 0 if tried.run is None else tried.run.sync_points
-    if used > enough:
-        return Verdict(False, f"the numbers are right, but it took {used} sync points; {enough} is enough. {how}")
-    return Verdict(True, f"right, with {used} sync point{'s' * (used != 1)}. {how}")
+def _with_one_sync(run: Run, how: str) -> Verdict:
+    """A right answer by how often the ranks met for it."""
+    if meetings(run) > 1:
+        return Verdict(False, f"the numbers are right, but it took {met(run)}; one is enough. {how}")
+    return Verdict(True, f"right, with {met(run)}. {how}")
 
 
 EXERCISES = {

@@ -8,15 +8,15 @@ from minitp.checkpoint import Checkpoint, open_checkpoint
 from minitp.comm import Communicator
 from minitp.errors import FetchError
 from minitp.layers.mlp import activate
-from minitp.lesson.attempt import attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import has_shape, is_near, meetings, met, on_ranks
 from minitp.models import Bundled, resolve
 from minitp.placement import Placement
 from minitp.runs import samples
 from minitp.trace.file import Trace
-from minitp.trace.wording import count
 
 RANKS, SMOL_RANKS, SMOL = 5, 4, "smollm2-135m"
+CLOSE = 1e-9                           # of numbers near 0
 Matrices = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -45,23 +45,20 @@ def _mlp_on(mlp: Any, checkpoint: Checkpoint, ranks: int, of: str) -> Verdict:
     def on_rank(tp: Communicator) -> Any:
         return mlp(tp, x, *cut[tp.rank])
 
-    tried = attempt(on_rank, ranks)
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        return Verdict(False, tried.error)
+    run = on_ranks(on_rank, ranks)
+    if isinstance(run, Verdict):
+        return run
     wanted = _gated(x, *whole, lambda gate, up: activate(gate, "silu", np) * up)
-    for rank, y in enumerate(tried.run.results):
-        if not (isinstance(y, np.ndarray) and y.shape == wanted.shape):
+    for rank, y in enumerate(run.results):
+        if not has_shape(y, wanted.shape):
             return Verdict(False, f"rank {rank} returned {y!r:.200}; the whole y has shape {wanted.shape}.")
-        if not np.allclose(y, wanted, atol=1e-9):
+        if not is_near(y, wanted, atol=CLOSE):
             return Verdict(False, f"rank {rank}'s y[0] is {y[0]:.4f}, it should be {wanted[0]:.4f}. "
                                   + _mistake(y, x, whole, cut[rank]))
-    used = tried.run.sync_points
-    if used != 1:
-        return Verdict(False, f"the numbers are right, but there were {count(used, 'sync point')}: h is a shard, and "
-                              "the row cut takes it as it is; only y has to be summed.")
-    return Verdict(True, f"right, {of} on {ranks} ranks, with one sync point.")
+    if meetings(run) > 1:
+        return Verdict(False, f"the numbers are right, with {met(run)}: h is a shard, and the row cut takes it as it "
+                              "is; only y has to be summed.")
+    return Verdict(True, f"right, {of} on {ranks} ranks, with {met(run)}.")
 
 
 def _gated(x: np.ndarray, gate: np.ndarray, up: np.ndarray, down: np.ndarray,
@@ -80,7 +77,7 @@ def _mistake(y: np.ndarray, x: np.ndarray, whole: Matrices, mine: Matrices) -> s
              (whole, lambda gate, up: silu(gate) * silu(up), "silu acts on gate · x only."),
              (whole, lambda gate, up: silu(gate), "up is missing: silu(gate · x) × up · x, entry by entry."),
              (mine, lambda gate, up: silu(gate) * up, "This is the rank's own term: the others' are missing.")]
-    return next((words for matrices, bend, words in known if np.allclose(y, _gated(x, *matrices, bend), atol=1e-9)),
+    return next((words for matrices, bend, words in known if is_near(y, _gated(x, *matrices, bend), atol=CLOSE)),
                 "h = silu(gate · x) × up · x on this rank's slices; then down, then the sum over the ranks.")
 
 

@@ -8,9 +8,8 @@ from minitp.comm import Communicator
 from minitp.cut import Cut
 from minitp.layers.attention import softmax
 from minitp.lesson.exercises.base import Exercise, Verdict, number
-from minitp.lesson.exercises.checking import on_ranks
+from minitp.lesson.exercises.checking import bytes_sent, has_shape, is_near, meetings, met, on_ranks
 from minitp.plan import catalogue
-from minitp.trace.wording import count
 
 T, D, H, E, RANKS = 3, 5, 3, 4, 4      # fewer heads than ranks: the last rank has none
 HEAD_SIZE, HEAD_RANKS = 5, 3           # of the head that is cut inside
@@ -35,7 +34,7 @@ def _project(project: Any) -> Verdict:
     def hint(rank: int, y: np.ndarray) -> str:
         mine = cut.of(rank)
         own = found[:, mine.start:mine.stop].reshape(T, len(mine) * E) @ W_o[:, mine.start * E:mine.stop * E].T
-        if np.allclose(y, own):
+        if is_near(y, own):
             return "This is the term of the rank's own heads: the others' are missing."
         return "This rank's heads side by side, (T, H_p · E), times its part of W_o: a term of y. Then add the terms."
 
@@ -66,7 +65,7 @@ def _shares(shares: Any) -> Verdict:
                   "these are the shares of this rank's own term of the scores: add first."),
                  (q @ k.T * scale, "these are the scores: softmax is missing."),
                  (softmax(q @ k.T, np), "the scores must be divided by √E, E the size of the whole head.")]
-        return next((words for value, words in known if np.allclose(found, value)),
+        return next((words for value, words in known if is_near(found, value)),
                     "q · kᵀ of a rank's columns is a term of the scores: add, divide by √E, then softmax.")
 
     return _judged(on_rank, HEAD_RANKS, softmax(q @ k.T * scale, np), hint,
@@ -81,15 +80,14 @@ def _judged(on_rank: Callable[[Communicator], Any], ranks: int, wanted: np.ndarr
     if isinstance(run, Verdict):
         return run
     for rank, found in enumerate(run.results):
-        if not (isinstance(found, np.ndarray) and found.shape == wanted.shape):
+        if not has_shape(found, wanted.shape):
             return Verdict(False, f"rank {rank} returned {found!r:.200}; the shape {wanted.shape} is asked for, on "
                                   "every rank.")
-        if not np.allclose(found, wanted):
+        if not is_near(found, wanted):
             return Verdict(False, f"rank {rank} is wrong. {hint(rank, found)}")
-    used = run.sync_points
-    if used != 1:
-        return Verdict(False, f"the numbers are right, but there were {count(used, 'sync point')}; one is enough.")
-    return Verdict(True, f"right, with one sync point and {run.payload} bytes of payload. {why}")
+    if meetings(run) > 1:
+        return Verdict(False, f"the numbers are right, with {met(run)}; one is enough.")
+    return Verdict(True, f"right, with {met(run)} and {bytes_sent(run)} bytes of payload. {why}")
 
 
 EXERCISES = {

@@ -6,7 +6,7 @@ import numpy as np
 
 import minitp
 from minitp.lesson.exercises.base import Exercise, Verdict, number
-from minitp.lesson.exercises.checking import on_ranks, sent_too_much
+from minitp.lesson.exercises.checking import bytes_sent, has_shape, is_near, meetings, met, on_ranks, sent_too_much
 from minitp.lesson.runs import run
 from minitp.plan import catalogue
 
@@ -41,12 +41,12 @@ def _lookup(lookup: Callable[..., Any]) -> Verdict:
     for rank, x in enumerate(found.results):
         rows = minitp.Cut(V, RANKS).of(rank)
         own = np.where([[one in rows] for one in ids], wanted, 0)
-        if not isinstance(x, np.ndarray) or x.shape != wanted.shape:
+        if not has_shape(x, wanted.shape):
             return Verdict(False, f"rank {rank} returned {type(x).__name__} of shape {getattr(x, 'shape', '–')}; all "
                                   f"rows are {wanted.shape}, a NumPy array.")
-        if not np.allclose(x, wanted):
+        if not is_near(x, wanted):
             return Verdict(False, f"rank {rank} returned its own term of the sum: the other ranks' tokens are still "
-                                  "zeros. It has to be added up." if np.allclose(x, own) else
+                                  "zeros. It has to be added up." if is_near(x, own) else
                            f"rank {rank} returned wrong rows for {int((~np.isclose(x, wanted)).any(-1).sum())} of the "
                            f"{len(ids)} tokens. A rank that doesn't hold a token's row must add zeros, else the sum "
                            "holds somebody else's row as well.")
@@ -89,10 +89,12 @@ def _winner_of(winner: Callable[..., Any], logits: np.ndarray, hint: str) -> Ver
             return Verdict(False, f"of {len(logits)} logits in shards of {cut.sizes} rank {rank} chose {token}; the "
                                   f"largest is at {wanted}. An id counts in the whole vocabulary, not in a shard. "
                                   f"{hint}".rstrip())
-    sent, most = sum(event.payload for event in found.events), RANKS * 2 * ITEM
-    if sent > most or len(found.events) > 1:
-        return Verdict(False, f"the choice is right, and {sent} bytes are sent for {len(logits)} logits. One gather of "
-                              f"two numbers a rank, {most} bytes, will do at any size of the vocabulary.")
+    sent, most = bytes_sent(found), RANKS * 2 * ITEM
+    gather = f"One gather of two numbers a rank, {most} bytes, will do at any size of the vocabulary."
+    if sent > most:
+        return Verdict(False, f"the choice is right, and {sent} bytes are sent for {len(logits)} logits. {gather}")
+    if meetings(found) > 1:
+        return Verdict(False, f"the choice is right, with {met(found)} where one is enough. {gather}")
     return Verdict(True, "right.")
 
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import numpy as np
 
-from minitp.lesson.attempt import attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import has_shape, is_near, meetings, met, on_ranks
 from minitp.placement import Placement
 from minitp.plan import catalogue
 from minitp.plan.links import LINKS
@@ -30,28 +30,26 @@ def _parallel_block(block: Any) -> Verdict:
     """6.3: x + attention + mlp, from partial sums, with one sync."""
     rng = np.random.default_rng(6)
     x, ours, theirs = rng.normal(size=D), rng.normal(size=(RANKS, D)), rng.normal(size=(RANKS, D))
-    tried = attempt(lambda tp: block(tp, x.copy(), lambda _: ours[tp.rank].copy(), lambda _: theirs[tp.rank].copy()),
-                    RANKS)
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        return Verdict(False, tried.error)
+    run = on_ranks(lambda tp: block(tp, x.copy(), lambda _: ours[tp.rank].copy(), lambda _: theirs[tp.rank].copy()),
+                   RANKS)
+    if isinstance(run, Verdict):
+        return run
     wanted = x + ours.sum(0) + theirs.sum(0)
-    for rank, y in enumerate(tried.run.results):
-        if not isinstance(y, np.ndarray) or y.shape != wanted.shape:
+    for rank, y in enumerate(run.results):
+        if not has_shape(y, wanted.shape):
             return Verdict(False, f"rank {rank} returned {y!r}; an array of shape {wanted.shape} is asked for.")
-        if np.allclose(y, wanted - x + RANKS * x):
+        if is_near(y, wanted - x + RANKS * x):
             return Verdict(False, f"x is in the sum {RANKS} times: it is whole, so add it once, after the sync.")
-        if np.allclose(y, wanted - x):
+        if is_near(y, wanted - x):
             return Verdict(False, "this is the sum of both without x, which the block adds them to.")
-        if np.allclose(y, x + ours[rank] + theirs[rank]):
+        if is_near(y, x + ours[rank] + theirs[rank]):
             return Verdict(False, f"rank {rank} returned x and its own two terms: the other ranks' terms are missing.")
-        if not np.allclose(y, wanted):
+        if not is_near(y, wanted):
             return Verdict(False, f"rank {rank} returned {y.round(3)}, right is {wanted.round(3)}.")
-    if tried.run.sync_points != 1:
-        return Verdict(False, f"right, with {tried.run.sync_points} sync points: partial + partial is partial, so add "
-                              "the two terms first and sum once.")
-    return Verdict(True, "right, with 1 sync point.")
+    if meetings(run) > 1:
+        return Verdict(False, f"right, with {met(run)}: partial + partial is partial, so add the two terms first and "
+                              "sum once.")
+    return Verdict(True, f"right, with {met(run)}.")
 
 
 EXERCISES = {

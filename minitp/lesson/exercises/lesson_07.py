@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 import minitp
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
-from minitp.lesson.exercises.checking import on_ranks, sent_too_much
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import answers, is_near, on_ranks, sent_too_much
 from minitp.plan import catalogue
 
 BIG_RANKS = 16                         # of 7.1
@@ -26,13 +26,9 @@ def _kv_heads(kv_heads: Callable[..., Any]) -> Verdict:
     """7.2: `kv_heads(heads, sharers)` is the cover of a rank's query heads."""
     asked = [(minitp.Cut(heads, ranks).of(rank), heads // kv) for heads, kv in MODELS for ranks in WORLDS
              for rank in range(ranks)] + [(range(4, 4), 3)]               # a cut of one's own may leave out any rank
-    try:
-        given = [kv_heads(heads, sharers) for heads, sharers in asked]
-    except IndexError as error:                                           # heads[0], heads[-1] of an empty range
-        return Verdict(False, f"IndexError: {error}. Some ranks have no query heads: their range is empty, and so is "
-                              "the answer.")
-    if all(one is None for one in given):
-        return BLANK
+    given = answers(kv_heads, asked, "Some ranks have no query heads: their range is empty, and so is the answer.")
+    if isinstance(given, Verdict):
+        return given
     for (heads, sharers), found in zip(asked, given, strict=True):
         if not isinstance(found, range):
             return Verdict(False, f"a range is asked for, this is {found!r}.")
@@ -69,13 +65,12 @@ def _project(project: Callable[..., Any]) -> Verdict:
             return found
         for rank, whole in enumerate(found.results):
             own = cut.of(rank)
-            if not isinstance(whole, np.ndarray) or whole.shape != wanted.shape or not np.allclose(whole, wanted):
+            if not is_near(whole, wanted):
                 term = y[:, own.start:own.stop] @ W_o[:, own.start:own.stop].T
-                alone = isinstance(whole, np.ndarray) and whole.shape == term.shape and np.allclose(whole, term)
-                return Verdict(False, f"{H} heads on {ranks} ranks: rank {rank} returned "
-                                      + ("its own term: it has to be added to the other ranks'." if alone else
-                                         "something else. Its heads meet the columns of W_o of the same heads: "
-                                         f"Cut(H, p).times(E) gives {[*own]}."))
+                what = ("its own term: it has to be added to the other ranks'." if is_near(whole, term) else
+                        "something else. Its heads meet the columns of W_o of the same heads: Cut(H, p).times(E) gives "
+                        f"{[*own]}.")
+                return Verdict(False, f"{H} heads on {ranks} ranks: rank {rank} returned {what}")
         if worse := sent_too_much(found, 1, wanted.size * ITEM, "add the terms, and send no heads."):
             return worse
     return Verdict(True, "right, also where a rank has no head at all: its term is zeros, and it takes part.")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitp.cut import Cut
-from minitp.lesson.attempt import attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import has_shape, on_ranks
 from minitp.lesson.hops import Hops, hops
 from minitp.plan.network.collectives import cost
 
@@ -14,29 +14,31 @@ if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
 
 RANKS, N = 8, 16_384
-_STUCK = " Where every rank sends first, nobody receives: `tp.exchange` does both at once."
-_LENGTH = ". What comes has the sender's length, and parts differ: say in `shape` how long the part is that comes."
+_STUCK = "Where every rank sends first, nobody receives: `tp.exchange` does both at once."
+_LENGTH = "What comes has the sender's length, and parts differ: say in `shape` how long the part is that comes."
 
 
 def _by_messages(fn: "Callable[[Communicator], Any]", ranks: int, wanted: np.ndarray) -> Verdict | Hops:
     """What fn's messages came to, where every rank returns `wanted` and none took a collective; else what is wrong."""
-    tried = attempt(fn, ranks)
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        return Verdict(False, tried.error + (_STUCK if "wait for each other" in tried.error else
-                                             _LENGTH if "expects" in tried.error else ""))
-    ready = {event.op for event in tried.run.trace if event.peer is None and event.plane == "data"}
+    run = on_ranks(fn, ranks, _hint)
+    if isinstance(run, Verdict):
+        return run
+    ready = {event.op for event in run.trace if event.peer is None}
     if ready:
         return Verdict(False, f"this took {', '.join(sorted(ready))}, a collective that is there already: build it "
                               "from send, receive and exchange.")
-    for rank, result in enumerate(tried.run.results):
-        if not isinstance(result, np.ndarray) or result.shape != wanted.shape:
+    for rank, result in enumerate(run.results):
+        if not has_shape(result, wanted.shape):
             return Verdict(False, f"on {ranks} ranks, rank {rank} returned {result!r}; an array of shape "
                                   f"{wanted.shape} is asked for.")
         if not np.array_equal(result, wanted):
             return Verdict(False, f"on {ranks} ranks, rank {rank} returned {result}, right is {wanted}.")
-    return hops(tried.run.trace)
+    return hops(run.trace)
+
+
+def _hint(error: str) -> str:
+    """What may be done about an error."""
+    return _STUCK if "wait for each other" in error else _LENGTH if "expects" in error else ""
 
 
 def _ring_all_gather(gather: Any) -> Verdict:

@@ -6,7 +6,7 @@ import numpy as np
 
 import minitp
 from minitp.lesson.exercises.base import Exercise, Verdict, number
-from minitp.lesson.exercises.checking import on_ranks, sent_too_much
+from minitp.lesson.exercises.checking import is_near, on_ranks, sent_too_much
 from minitp.placement import Placement
 from minitp.plan import catalogue
 from minitp.trace.predict_pass import Pass
@@ -21,10 +21,6 @@ def _sync_points() -> float:
     config = catalogue.model("smollm2-135m").config
     one = Pass(Placement(config, RANKS), "float32", 1, TOKENS, "forward", 0)
     return sum(1 for part in (one.forward(gathered=False), one.loss(), one.backward()) for _ in part)
-
-
-def _like(found: Any, wanted: np.ndarray) -> bool:
-    return isinstance(found, np.ndarray) and found.shape == wanted.shape and np.allclose(found, wanted)
 
 
 def _mlp_backward(mlp_backward: Callable[..., Any]) -> Verdict:
@@ -44,18 +40,18 @@ def _mlp_backward(mlp_backward: Callable[..., Any]) -> Verdict:
         return found
     for rank, three in enumerate(found.results):
         own = slice(cut.of(rank).start, cut.of(rank).stop)
-        if not isinstance(three, tuple) or len(three) != 3:
+        if not isinstance(three, tuple | list) or len(three) != 3:
             return Verdict(False, f"rank {rank} returned {type(three).__name__}; three arrays are asked for: dx, dW_up "
                                   "and dW_down.")
         truth, term = (du @ W_up, du[:, own].T @ x, dy.T @ h[:, own]), du[:, own] @ W_up[own]
-        if _like(three[2], RANKS * truth[2]):
+        if is_near(three[2], RANKS * truth[2]):
             return Verdict(False, f"rank {rank}'s dW_down is {RANKS} times too large: dy was whole already. g sends "
                                   "nothing backward.")
-        if _like(three[0], term):
+        if is_near(three[0], term):
             return Verdict(False, f"rank {rank} returned its own term of dx: x went into all ranks' columns, and f is "
                                   "an all-reduce backward.")
         for name, one, whole in zip(("dx", "dW_up", "dW_down"), three, truth, strict=True):
-            if not _like(one, whole):
+            if not is_near(one, whole):
                 return Verdict(False, f"{name} of rank {rank} isn't what one rank gets, which is of shape {whole.shape}"
                                       f"; this is {getattr(one, 'shape', type(one).__name__)}. For y = x Wᵀ: dx = dy W "
                                       "and dW = dyᵀ x; tanh's slope is 1 − h².")
@@ -82,11 +78,11 @@ def _before_qkv(before_qkv: Callable[..., Any]) -> Verdict:
     if isinstance(found, Verdict):
         return found
     for rank, dx in enumerate(found.results):
-        if not _like(dx, wanted):
+        if not is_near(dx, wanted):
             of_back, of_matrix = own_part(rank)
             term = sum((a @ b for a, b in zip(of_back, of_matrix, strict=True)), start=np.zeros((TOKENS, D)))
             return Verdict(False, f"rank {rank} returned " + (
-                "its own term: it has to be added to the other ranks'." if _like(dx, term) else
+                "its own term: it has to be added to the other ranks'." if is_near(dx, term) else
                 "another dx than one rank gets. It is dq W_q + dk W_k + dv W_v, summed over the ranks."))
     return sent_too_much(found, 1, TOKENS * D * ITEM, "partial + partial is partial: add the three first, for free.") \
         or Verdict(True, "right: one all-reduce for all three.")

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 
 from minitp.cut import Cut
-from minitp.lesson.attempt import Attempt, attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import bytes_sent, is_near, met, on_ranks
 from minitp.plan import catalogue
 from minitp.plan.job import bytes_of
 
@@ -36,63 +36,51 @@ def _mine(array: np.ndarray, rank: int) -> np.ndarray:
     return array[held.start:held.stop]
 
 
-def _is(found: Any, wanted: np.ndarray) -> bool:
-    return isinstance(found, np.ndarray) and found.shape == wanted.shape and np.allclose(found, wanted)
-
-
-def _failed(tried: Attempt) -> Verdict | None:
-    """What can be said before its numbers are looked at."""
-    if tried.blank:
-        return BLANK
-    return Verdict(False, tried.error) if tried.run is None else None
-
-
 def _linear(linear: Any) -> Verdict:
     """11.3: gather the weight, multiply one's own tokens."""
     x, W, _ = _numbers()
-    tried = attempt(lambda tp: linear(tp, _mine(x, tp.rank), _mine(W, tp.rank), ROWS), RANKS)
-    if (early := _failed(tried)) or tried.run is None:
-        return early or BLANK
+    run = on_ranks(lambda tp: linear(tp, _mine(x, tp.rank), _mine(W, tp.rank), ROWS), RANKS)
+    if isinstance(run, Verdict):
+        return run
     y = x @ W.T
-    for rank, found in enumerate(tried.run.results):
-        if _is(found, y):
+    for rank, found in enumerate(run.results):
+        if is_near(found, y):
             return Verdict(False, f"rank {rank} returned all {TOKENS} tokens of y. In ZeRO-3 a rank computes its own "
                                   "tokens only; nobody needs the others' here.")
-        if not _is(found, _mine(y, rank)):
+        if not is_near(found, _mine(y, rank)):
             shape = f"shape {found.shape}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
             return Verdict(False, f"rank {rank} returned {shape}, not its tokens of y, {_mine(y, rank).shape}. Is the "
                                   "weight whole when the tokens meet it? Its rows lie on all ranks.")
-    if tried.run.payload > W.nbytes:
-        return Verdict(False, f"right, but {tried.run.payload:,} bytes of payload where the weight has {W.nbytes:,}: "
-                              "only the weight needs to move, once.")
-    return Verdict(True, f"right on {RANKS} ranks: {tried.run.sync_points} sync point, {tried.run.payload:,} bytes, "
-                         "all of them weights.")
+    if (sent := bytes_sent(run)) > W.nbytes:
+        return Verdict(False, f"right, but {sent:,} bytes of payload where the weight has {W.nbytes:,}: only the "
+                              "weight needs to move, once.")
+    return Verdict(True, f"right on {RANKS} ranks: {met(run)}, {sent:,} bytes, all of them weights.")
 
 
 def _gradient(weight_gradient: Any) -> Verdict:
     """11.4: a reduce-scatter of the weight's gradient."""
     x, _, dy = _numbers()
-    tried = attempt(lambda tp: weight_gradient(tp, _mine(x, tp.rank), _mine(dy, tp.rank)), RANKS)
-    if (early := _failed(tried)) or tried.run is None:
-        return early or BLANK
+    run = on_ranks(lambda tp: weight_gradient(tp, _mine(x, tp.rank), _mine(dy, tp.rank)), RANKS)
+    if isinstance(run, Verdict):
+        return run
     dW = dy.T @ x
-    for rank, found in enumerate(tried.run.results):
+    for rank, found in enumerate(run.results):
         own = _mine(dy, rank).T @ _mine(x, rank)
-        if _is(found, dW):
+        if is_near(found, dW):
             return Verdict(False, f"rank {rank} returned all {ROWS} rows of dW: right numbers, and more than it "
                                   "stores.")
-        if _is(found, own) or _is(found, _mine(own, rank)):
+        if is_near(found, own) or is_near(found, _mine(own, rank)):
             return Verdict(False, f"rank {rank} returned the gradient of its own {len(_mine(x, rank))} tokens: one "
                                   "term of a sum. The other ranks' tokens went through the same weight.")
-        if not _is(found, _mine(dW, rank)):
+        if not is_near(found, _mine(dW, rank)):
             return Verdict(False, f"rank {rank} must return its rows of dW, shape {_mine(dW, rank).shape}: dW = "
                                   "dyᵀ · x over all tokens.")
-    ops = {event.op for event in tried.run.events}
-    if ops != {"reduce_scatter"} or tried.run.payload > dW.nbytes:
-        return Verdict(False, f"right, by {' and '.join(sorted(ops)) or 'no collective'} with "
-                              f"{tried.run.payload:,} bytes of payload. One collective leads from partial to shard, "
+    ops, sent = {event.op for event in run.trace}, bytes_sent(run)
+    if ops != {"reduce_scatter"} or sent > dW.nbytes:
+        return Verdict(False, f"right, by {' and '.join(sorted(ops)) or 'no collective'} with {sent:,} bytes of "
+                              "payload. One collective leads from partial to shard, "
                               "and a ring sends half as much for it as for an all-reduce.")
-    return Verdict(True, f"right on {RANKS} ranks: one reduce-scatter, {tried.run.payload:,} bytes of payload.")
+    return Verdict(True, f"right on {RANKS} ranks: one reduce-scatter, {sent:,} bytes of payload.")
 
 
 EXERCISES = {

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 
 from minitp.cut import Cut
-from minitp.lesson.attempt import Attempt, attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import bytes_sent, is_near, meetings, met, on_ranks
 from minitp.plan import catalogue
 from minitp.plan.job import MIXED_FP32_GRADIENTS
 
@@ -25,16 +25,8 @@ def _cards() -> int:
     return ceil(_states() / catalogue.machine("8xa100-80").device.memory)
 
 
-def _failed(tried: Attempt) -> Verdict | None:
-    """What can be said before its numbers are looked at."""
-    if tried.blank:
-        return BLANK
-    return Verdict(False, tried.error) if tried.run is None else None
-
-
 def _near(found: Any, wanted: np.ndarray) -> bool:
-    return isinstance(found, np.ndarray) and found.shape == wanted.shape and np.allclose(
-        found.astype(np.float64), wanted, rtol=CLOSE, atol=CLOSE)
+    return is_near(found, wanted, CLOSE, CLOSE)
 
 
 def _summed(pieces: list[np.ndarray], dtype: Any) -> np.ndarray:
@@ -49,13 +41,13 @@ def _total(total_gradient: Any) -> Verdict:
     """13.3: sums in float32, one all-reduce."""
     rng = np.random.default_rng(13)
     held = [[rng.uniform(0.5, 1.5, N).astype(ml_dtypes.bfloat16) for _ in range(PIECES)] for _ in range(RANKS)]
-    tried = attempt(lambda tp: total_gradient(tp, list(held[tp.rank])), RANKS)
-    if (early := _failed(tried)) or tried.run is None:
-        return early or BLANK
+    run = on_ranks(lambda tp: total_gradient(tp, list(held[tp.rank])), RANKS)
+    if isinstance(run, Verdict):
+        return run
     own = [_summed(pieces, np.float64) for pieces in held]
     lost = np.sum([_summed(pieces, ml_dtypes.bfloat16) for pieces in held], axis=0)
     wanted = np.sum(own, axis=0)
-    for rank, found in enumerate(tried.run.results):
+    for rank, found in enumerate(run.results):
         if _near(found, lost):
             return Verdict(False, f"rank {rank} lost most of it: summed in bf16 the running sum stops at 256, however "
                                   "many pieces follow. Cast each piece up before it is added.")
@@ -66,10 +58,10 @@ def _total(total_gradient: Any) -> Verdict:
             return Verdict(False, f"rank {rank} returned {found}, the sum is {wanted.round(2)}.")
         if found.dtype != np.float32:
             return Verdict(False, f"the sum is right; it comes as {found.dtype}, and float32 is asked for.")
-    if tried.run.sync_points != 1:
-        return Verdict(False, f"right, with {tried.run.sync_points} sync points: a rank adds up its own micro-batches "
-                              "first, then the ranks meet once.")
-    return Verdict(True, f"right: {RANKS} × {PIECES} pieces, one sync point of {tried.run.payload} bytes, 4 a number.")
+    if meetings(run) > 1:
+        return Verdict(False, f"right, with {met(run)}: a rank adds up its own micro-batches first, then the ranks "
+                              "meet once.")
+    return Verdict(True, f"right: {RANKS} × {PIECES} pieces, {met(run)} of {bytes_sent(run)} bytes, 4 a number.")
 
 
 def _zero_1(zero_1: Any) -> Verdict:
@@ -82,12 +74,12 @@ def _zero_1(zero_1: Any) -> Verdict:
     def slice_of(array: np.ndarray, rank: int) -> np.ndarray:
         return array[cut.of(rank).start:cut.of(rank).stop]
 
-    tried = attempt(lambda tp: zero_1(tp, w.copy(), g[tp.rank].copy(), slice_of(m, tp.rank).copy()), RANKS)
-    if (early := _failed(tried)) or tried.run is None:
-        return early or BLANK
+    run = on_ranks(lambda tp: zero_1(tp, w.copy(), g[tp.rank].copy(), slice_of(m, tp.rank).copy()), RANKS)
+    if isinstance(run, Verdict):
+        return run
     moment = DECAY * m + g.sum(0)
-    for rank, found in enumerate(tried.run.results):
-        if not isinstance(found, tuple) or len(found) != 2:
+    for rank, found in enumerate(run.results):
+        if not isinstance(found, tuple | list) or len(found) != 2:
             return Verdict(False, f"rank {rank} must return two arrays, the whole w and its slice of m.")
         if _near(found[1], slice_of(DECAY * m + g[rank], rank)):
             return Verdict(False, f"rank {rank}'s moment knows the gradient of its own tokens only: one term of a sum.")
@@ -97,8 +89,8 @@ def _zero_1(zero_1: Any) -> Verdict:
         if not _near(found[0], w - RATE * moment):
             return Verdict(False, f"rank {rank}'s m is right, its w isn't. Each rank can update only the slice of w "
                                   "whose moment it has, and needs the others' slices.")
-    if tried.run.payload > 2 * w.nbytes or "all_reduce" in {event.op for event in tried.run.events}:
-        return Verdict(False, f"right, with {tried.run.payload} bytes of payload. A rank needs only its slice of the "
+    if (sent := bytes_sent(run)) > 2 * w.nbytes or "all_reduce" in {event.op for event in run.trace}:
+        return Verdict(False, f"right, with {sent} bytes of payload. A rank needs only its slice of the "
                               "summed gradient: a reduce-scatter, and one all-gather of w.")
     return Verdict(True, f"right: a reduce-scatter and an all-gather, together what one all-reduce sends; of {N} "
                          f"moments the ranks hold {' + '.join(map(str, cut.sizes))}.")

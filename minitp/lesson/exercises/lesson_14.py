@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from minitp.lesson.attempt import attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import has_shape, is_near, on_ranks
 from minitp.plan import catalogue
 from minitp.plan.network.curve import sync_point
 from minitp.plan.questions import QUESTIONS
@@ -34,25 +34,22 @@ def _switch() -> float:
 def _two_levels(all_reduce: Any) -> Verdict:
     """14.3: `all_reduce(tp, x)` from messages; each rank sends half of x to the other machine."""
     terms = np.random.default_rng(14).integers(-9, 10, (RANKS, N)).astype(float)
-    tried = attempt(lambda tp: all_reduce(tp, terms[tp.rank].copy()), RANKS)
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        return Verdict(False, tried.error)
-    if any(event.peer is None for event in tried.run.events):
+    run = on_ranks(lambda tp: all_reduce(tp, terms[tp.rank].copy()), RANKS)
+    if isinstance(run, Verdict):
+        return run
+    if any(event.peer is None for event in run.trace):
         return Verdict(False, "a collective does this for you; build it from exchange, send and receive.")
-    wrong = [rank for rank, y in enumerate(tried.run.results)
-             if not (isinstance(y, np.ndarray) and y.shape == (N,) and np.allclose(y, terms.sum(0)))]
+    wrong = [rank for rank, y in enumerate(run.results) if not is_near(y, terms.sum(0))]
     if wrong:
-        return Verdict(False, _why(wrong[0], tried.run.results[wrong[0]], terms))
-    crossed = [sum(event.payload for event in tried.run.trace if event.op == "send" and event.rank == rank
+        return Verdict(False, _why(wrong[0], run.results[wrong[0]], terms))
+    crossed = [sum(event.payload for event in run.trace if event.op == "send" and event.rank == rank
                    and event.peer is not None and event.peer // PER_MACHINE != rank // PER_MACHINE)
                for rank in range(RANKS)]
     half = terms[0].nbytes // 2
     if max(crossed) > half:
         return Verdict(False, f"right, but a rank sends {max(crossed)} bytes to the other machine where {half} do. Let "
                               "its neighbor add up one half and itself the other before anything crosses.")
-    within = max(sum(event.payload for event in tried.run.trace if event.op == "send" and event.rank == rank)
+    within = max(sum(event.payload for event in run.trace if event.op == "send" and event.rank == rank)
                  for rank in range(RANKS)) - half
     inside = ("a reduce-scatter inside, an all-reduce between, an all-gather inside." if within <= 2 * half else
               f"an all-reduce between; inside a rank sends {within} bytes, and {2 * half} would do.")
@@ -64,12 +61,12 @@ def _why(rank: int, got: Any, terms: np.ndarray) -> str:
     """What a wrong sum is, where it is a known mistake."""
     first = rank // PER_MACHINE * PER_MACHINE
     told = f"rank {rank} returned {got}, the sum of all terms is {terms.sum(0)}."
-    if isinstance(got, np.ndarray) and got.shape == (N,):
-        if np.allclose(got, terms[first:first + PER_MACHINE].sum(0)):
+    if has_shape(got, (N,)):
+        if is_near(got, terms[first:first + PER_MACHINE].sum(0)):
             return told + " That is its own machine's sum: the other machine's is missing."
-        if np.allclose(got, terms[rank % PER_MACHINE::PER_MACHINE].sum(0)):
+        if is_near(got, terms[rank % PER_MACHINE::PER_MACHINE].sum(0)):
             return told + " That is the sum over one rank of each machine: the neighbors' terms are missing."
-        if np.allclose(np.roll(got, N // 2), terms.sum(0)):
+        if is_near(np.roll(got, N // 2), terms.sum(0)):
             return told + " Both halves are right and have changed places: a rank's own isn't always the first."
     if isinstance(got, np.ndarray) and got.size == N // 2:
         return told + " That is one half: after the sum, neighbors exchange their halves."

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitp.lesson.attempt import attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import answers, bytes_sent, meetings, met, on_ranks
 from minitp.plan import catalogue
 from minitp.plan.questions.parts import cards, weights_of
 from minitp.plan.speed.flops import DAY
@@ -33,9 +33,9 @@ def _days() -> float:
 
 def _cards(count: Any) -> Verdict:
     """15.3: parameters · bytes over a card's, rounded up, in whole numbers."""
-    found = [count(*case) for case in CASES]
-    if all(one is None for one in found):
-        return BLANK
+    found = answers(count, CASES)
+    if isinstance(found, Verdict):
+        return found
     for (parameters, each, card), got in zip(CASES, found, strict=True):
         right = -(-parameters * each // card)
         if got != right or isinstance(got, float):
@@ -54,22 +54,20 @@ def _hint(size: int, card: int, got: Any) -> str:
 
 def _fits(judge: Any) -> Verdict:
     """15.4: the same verdict on every rank, by what the fullest holds, with one collective."""
-    payload = 0
+    told = ""
     for card in CARDS:
-        tried = attempt(partial(_asked, judge, card), len(HELD))
-        if tried.blank:
-            return BLANK
-        if tried.run is None:
-            return Verdict(False, tried.error)
-        got, right = tried.run.results, max(HELD) <= card
+        run = on_ranks(partial(_asked, judge, card), len(HELD))
+        if isinstance(run, Verdict):
+            return run
+        got, right = run.results, max(HELD) <= card
         if any(not isinstance(one, bool | np.bool_ | int) for one in got):
             return Verdict(False, f"the ranks returned {got}: True or False is asked for, no array or word.")
         if any(bool(one) != right for one in got):
             return Verdict(False, _wrong(card, [bool(one) for one in got], right))
-        if tried.run.sync_points != 1:
-            return Verdict(False, f"right, with {tried.run.sync_points} sync points where one does.")
-        payload = tried.run.payload
-    return Verdict(True, f"right: the fullest rank decides, and one sync point of {payload} bytes tells all.")
+        if meetings(run) > 1:
+            return Verdict(False, f"right, with {met(run)} where one does.")
+        told = f"{met(run)} of {bytes_sent(run)} bytes"
+    return Verdict(True, f"right: the fullest rank decides, and {told} tells all.")
 
 
 def _asked(judge: Any, card: int, tp: "Communicator") -> Any:

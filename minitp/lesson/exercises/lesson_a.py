@@ -1,10 +1,11 @@
 """Exercises of appendix A: when ranks fail."""
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from minitp.lesson.attempt import Attempt, attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import is_near, meetings, met, on_ranks
 
 PACE = {"ranks": 4, "steps": 100, "seconds of a step": 0.010, "seconds of a step on the slow rank": 0.012}
 HELD = (3, 1, 0, 2)                        # how many arrays each rank has
@@ -23,49 +24,44 @@ def _uneven(sums_of_uneven: Any) -> Verdict:
     """A.2: `sums_of_uneven(tp, arrays, size)` gives the sums of lists that differ in length over the ranks."""
     rng, ranks = np.random.default_rng(5), len(HELD)
     held = [[rng.integers(-9, 9, SIZE).astype(float) for _ in range(n)] for n in HELD]
-    tried = attempt(lambda tp: sums_of_uneven(tp, [array.copy() for array in held[tp.rank]], SIZE), ranks, SECONDS)
-    if refused := _refused(tried, "every rank must make the same calls, also one that has nothing left to give."):
-        return refused
-    assert tried.run is not None
+    run = on_ranks(lambda tp: sums_of_uneven(tp, [array.copy() for array in held[tp.rank]], SIZE), ranks,
+                   _if_hanging("every rank must make the same calls, also one that has nothing left to give."), SECONDS)
+    if isinstance(run, Verdict):
+        return run
     wanted = [np.sum([arrays[n] for arrays in held if n < len(arrays)], axis=0) for n in range(max(HELD))]
-    for rank, sums in enumerate(tried.run.results):
-        if not isinstance(sums, list) or len(sums) != len(wanted):
+    for rank, sums in enumerate(run.results):
+        if not isinstance(sums, list | tuple) or len(sums) != len(wanted):
             return Verdict(False, f"rank {rank} must return a list of {len(wanted)} sums: as many as the longest list "
                                   "has arrays.")
         for n, (one, right) in enumerate(zip(sums, wanted, strict=True)):
-            if not (isinstance(one, np.ndarray) and one.shape == right.shape and np.allclose(one, right)):
+            if not is_near(one, right):
                 return Verdict(False, f"sum {n} on rank {rank} is {one}, it should be {right}.")
     needed = max(HELD) + 1
-    if tried.run.sync_points > needed:
-        return Verdict(False, f"right, but with {tried.run.sync_points} sync points; one to agree on the number and "
-                              f"one for each sum make {needed}.")
-    return Verdict(True, f"right, with {tried.run.sync_points} sync points for lists of {', '.join(map(str, HELD))} "
-                         "arrays, and no rank waits for one that has left.")
+    if meetings(run) > needed:
+        return Verdict(False, f"right, but with {met(run)}; one to agree on the number and one for each sum make "
+                              f"{needed}.")
+    return Verdict(True, f"right, with {met(run)} for lists of {', '.join(map(str, HELD))} arrays, and no rank waits "
+                         "for one that has left.")
 
 
 def _ring(pass_on: Any) -> Verdict:
     """A.3: `pass_on(tp, x)` gives what the rank before sent, on a ring of any size."""
     for ranks in RINGS:
-        tried = attempt(lambda tp: pass_on(tp, np.full(2, 10.0 + tp.rank)), ranks, SECONDS)
-        if refused := _refused(tried, f"on {ranks} ranks all wait for each other. Let some receive first (even "
-                                      "and odd ranks), or do both at once (tp.exchange)."):
-            return refused
-        assert tried.run is not None
-        for rank, got in enumerate(tried.run.results):
+        run = on_ranks(lambda tp: pass_on(tp, np.full(2, 10.0 + tp.rank)), ranks,
+                       _if_hanging(f"on {ranks} ranks all wait for each other. Let some receive first (even and odd "
+                                   "ranks), or do both at once (tp.exchange)."), SECONDS)
+        if isinstance(run, Verdict):
+            return run
+        for rank, got in enumerate(run.results):
             wanted = np.full(2, 10.0 + (rank - 1) % ranks)
-            if not (isinstance(got, np.ndarray) and got.shape == wanted.shape and np.array_equal(got, wanted)):
+            if not is_near(got, wanted):
                 return Verdict(False, f"rank {rank} of {ranks} returned {got}; the rank before it sent {wanted}.")
     return Verdict(True, f"right on {', '.join(map(str, RINGS))} ranks: nobody waits for one that waits itself.")
 
 
-def _refused(tried: Attempt, hint: str) -> Verdict | None:
-    """What is to be said of an attempt without a result."""
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        hangs = "waiting in" in tried.error
-        return Verdict(False, f"{tried.error}\n{hint if hangs else ''}".rstrip())
-    return None
+def _if_hanging(hint: str) -> Callable[[str], str]:
+    """What is to be said of an error, where ranks wait."""
+    return lambda error: hint if "waiting in" in error else ""
 
 
 EXERCISES = {

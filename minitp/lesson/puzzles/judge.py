@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from minitp.lesson.attempt import attempt
+from minitp.lesson.attempt import DEADLINE, attempt
 from minitp.lesson.puzzles.base import Budget, Puzzle, World
 from minitp.lesson.puzzles.spent import ALLOWANCE, Spent, measured
 from minitp.lesson.puzzles.values import wrong
@@ -23,7 +23,6 @@ RIGHT = 6
 PARTS = {"sync points": 2, "bytes": 1, "memory": 1}
 FULL = RIGHT + sum(PARTS.values())
 _MOST_LINES = 12
-DEADLINE = 20.0                                  # seconds that one attempt may take
 
 
 @dataclass(frozen=True)

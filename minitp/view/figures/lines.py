@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from minitp.trace.wording import size
 from minitp.view.colors import GREY, INK
 from minitp.view.figures.style import laid_out, literal
-from minitp.view.lines import Lines
+from minitp.view.lines import Lines, digits
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
@@ -20,7 +20,8 @@ def lines_figure(found: Lines, *, ink: str = INK["light"]) -> go.Figure:
         figure.add_scatter(x=[x for x, _ in points], y=[height for _, height in points], name=literal(name),
                            mode="lines", hoverinfo="text",
                            line={"color": ink, "width": 2.5, "dash": DASHES[at % len(DASHES)], "shape": shape},
-                           hovertext=[f"{literal(name)}<br>{literal(found.across)}: {x:,g}<br>{size(round(height))}"
+                           hovertext=[f"{literal(name)}<br>{literal(found.across)}: {digits(x)}<br>"
+                                      f"{size(round(height))}"
                                       for x, height in points])
     if found.mark is not None:
         at_x, words = found.mark
