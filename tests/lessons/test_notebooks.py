@@ -64,7 +64,7 @@ def test_no_number_of_the_prose_is_typed_by_hand(script):
 
 
 def numbers_in_code(source):
-    """Its number tokens, and those of names such as "gpt-3-175b": what else is said in strings and comments is prose."""
+    """Its number tokens, and those in names as "gpt-3-175b": what else strings and comments say is prose."""
     try:
         tokens = list(tokenize.generate_tokens(StringIO(source).readline))
     except tokenize.TokenError:                            # a cell of a shell command
