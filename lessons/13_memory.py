@@ -449,11 +449,15 @@ exercise("13.3", total_gradient)
 
 
 # %% [markdown]
-# **13.4** States needn't be kept p times. This is ZeRO-1 for the simplest optimizer, `m ← 0.9 m + g`, `w ← w − 0.1 m`:
-# every rank has the whole weights `w` and the gradient `g` of its own tokens, but only its slice `m_p` of the moment,
-# by `Cut(len(w), tp.size)`. Return the new `w` (whole) and the new `m_p`, with as few bytes as possible.
+# **13.4** States needn't be kept p times. This is ZeRO-1 for the simplest optimizer, `m ← DECAY · m + g` and
+# `w ← w − RATE · m`: every rank has the whole weights `w` and the gradient `g` of its own tokens, but only its slice
+# `m_p` of the moment, by `Cut(len(w), tp.size)`. Return the new `w` (whole) and the new `m_p`, with as few bytes as
+# possible.
 
 # %%
+DECAY, RATE = 0.9, 0.1
+
+
 def zero_1(tp, w, g, m_p):
     ...
 

@@ -126,7 +126,7 @@ guess.check(sum(seconds > reading for seconds in waits.values()), "both that go 
 # Training moves bytes, not only latencies. BLOOM was trained on 384 cards, cut in three ways:
 #
 # - **TP4**: each matrix is shared by 4 cards of a machine.
-# - **PP12**, a pipeline: 12 *stages*, groups of cards with some layers each. A stage passes its activations on.
+# - **PP12**, a pipeline of as many *stages*: groups of cards with some layers each. A stage passes its activations on.
 # - **DP8**, data parallelism: 8 copies of all that, each with its part of the batch; their gradients are added.
 #
 # Let `n` be the bytes of a micro-batch between two layers. A card in the middle has 6 layers, and in each of them TP

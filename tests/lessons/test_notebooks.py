@@ -64,12 +64,14 @@ def test_no_number_of_the_prose_is_typed_by_hand(script):
 
 
 def numbers_in_code(source):
-    """Its number tokens: what is said in strings and comments is prose."""
+    """Its number tokens, and those in names as "gpt-3-175b": what else strings and comments say is prose."""
     try:
         tokens = list(tokenize.generate_tokens(StringIO(source).readline))
     except tokenize.TokenError:                            # a cell of a shell command
         return set()
-    return {token.string.replace("_", "") for token in tokens if token.type == tokenize.NUMBER}
+    names = [token.string for token in tokens if token.type == tokenize.STRING and " " not in token.string]
+    return {token.string.replace("_", "") for token in tokens if token.type == tokenize.NUMBER}.union(
+        *(re.findall(r"\d+(?:\.\d+)?", name) for name in names))
 
 
 def test_committed_notebooks_are_small_and_static():
