@@ -147,7 +147,13 @@ def merged(tp, q, k, v, weigh=lambda weights: weights, divide=True, one_for_all=
     largest = tp.all_reduce_max(scores.max(None if one_for_all else -1, keepdims=True), **WHY)
     weights = weigh(np.exp(scores - largest))
     both = summed(tp, np.concatenate([weights @ v, weights.sum(-1, keepdims=True)], axis=-1))
-    return both[:, :-1] / both[:, -1:] if divide else both[:, :-1]
+    with np.errstate(invalid="ignore"):                                          # 0 / 0, where one largest is for all
+        return both[:, :-1] / both[:, -1:] if divide else both[:, :-1]
+
+
+def nothing_subtracted(tp, q, k, v):
+    with np.errstate(all="ignore"):
+        return summed(tp, np.exp(q @ k.T) @ v)
 
 
 def sums_forgotten(tp, q, k, v):
@@ -201,7 +207,7 @@ def everything_gathered(tp, q, k, v):
     ("10.3", sums_forgotten_and_no_division, "by its largest score alone"),
     ("10.3", lambda *given: merged(*given, divide=False), "divide them by the sum of all weights"),
     ("10.3", lambda *given: merged(*given, one_for_all=True), "that a head has on any rank"),
-    ("10.3", lambda tp, q, k, v: tp.all_reduce_max(np.exp(q @ k.T) @ v, **WHY), "aren't finite"),
+    ("10.3", nothing_subtracted, "aren't finite"),
     ("10.3", of_the_best_rank, "the output of the rank with the largest score"),
     ("10.3", of_the_best_token, "softmax gives every token a weight"),
     ("10.3", everything_gathered, "bytes of payload on 3 ranks"),
