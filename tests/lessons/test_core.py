@@ -2,11 +2,11 @@
 import subprocess
 import sys
 
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jaxtyping import config as checks
 
 import minitp
 from minitp.errors import ConfigError
@@ -68,10 +68,10 @@ def test_messages_are_no_sync_points():
 @pytest.fixture
 def as_users_call():
     """Without the tests' check of annotations, which would refuse first, in its own words."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
+    before = checks.jaxtyping_disable
+    checks.update("jaxtyping_disable", True)
     yield
-    jaxtyping.config.update("jaxtyping_disable", before)
+    checks.update("jaxtyping_disable", before)
 
 
 @pytest.mark.parametrize("ranks", [2.0, "3", None, 0, -1, 65, True, float("nan")])
