@@ -213,7 +213,8 @@ def hand_out(tp):
 
 handed = run(hand_out, ranks=4)
 handed.tell()
-print("rank 1 got the slice", handed.results[1][0], "and the whole", handed.results[1][1])
+slice_of_it, all_of_it = handed.results[-1]
+print("the last rank got the slice", slice_of_it, "and the whole", all_of_it)
 
 # %% [markdown]
 # (`shard(0)`, along the first axis, is here the same as `shard(-1)`: there is but one. Weights are counted from the

@@ -263,6 +263,7 @@ def test_requirements_are_those_of_the_project(monkeypatch):
     monkeypatch.setattr(packages.metadata, "requires", not_installed)
     found = packages.requirements()
     assert found[""]["numpy"] == "2.0" and found["mpi"]["mpi4py"] == "4.1" and "plotly" in found["lessons"]
+    assert "nbclient" not in found["lessons"] and {"nbclient", "nbformat"} < set(found["test"])     # tests alone
     monkeypatch.setattr(packages.metadata, "requires", lambda name: [
         "numpy>=2.0", 'streamlit>=1.51; extra == "app"', "minitp[mpi] ; extra == 'test'"])
     assert packages.requirements() == {"": {"numpy": "2.0"}, "app": {"streamlit": "1.51"}, "test": {"minitp": "0"}}

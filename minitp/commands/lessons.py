@@ -49,8 +49,8 @@ def open_lessons(folder: Path, lesson: str | None = None, *, fresh: bool = False
       start    False: only copy. Else this doesn't return
       browser  open JupyterLab in the user's browser
 
-    Raises ConfigError for a lesson or a folder that can't be, LaunchError where there is no Jupyter: the lessons are
-    copied nevertheless.
+    Raises ConfigError for a lesson or a folder that can't be, SaveError where the folder may not be written to,
+    LaunchError where there is no Jupyter: the lessons are copied nevertheless.
     """
     source, folder = source_folder(), folder.expanduser()
     chosen = None if lesson is None else find(lesson).file.name
@@ -74,6 +74,9 @@ def told(folder: Path, done: Copied) -> list[str]:
         else:
             lines.append("With --fresh minitp's own are written beside yours, with another --folder all are copied "
                          "there.")
+    if done.blocked:
+        lines.append(f"Left alone, as a file or a link is where minitp has a folder: {', '.join(done.blocked)}. Once "
+                     "it has another name, the folder is copied, too.")
     return lines
 
 
@@ -127,11 +130,12 @@ def lessons() -> list[Lesson]:
 def find(asked: str) -> Lesson:
     """The lesson of this name: 4, 04, heads, 04_heads, 04_heads.ipynb. ConfigError where there is none."""
     wanted = asked.strip().lower().removesuffix(".ipynb").removesuffix(".py")
+    named = plain(asked, 40) if wanted else "without a name"
     for lesson in lessons():
         stem = lesson.file.stem.lower()
         if wanted in (stem, lesson.name.lower(), lesson.name.lstrip("0"), stem.partition("_")[2] or stem):
             return lesson
-    raise ConfigError(f"there is no lesson {plain(asked, 40)}; there are "
+    raise ConfigError(f"there is no lesson {named}; there are "
                       f"{', '.join(lesson.name for lesson in lessons())}: minitp lessons --list says what they answer")
 
 

@@ -3,8 +3,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from minitp.errors import ConfigError
 from minitp.launcher import launch
 from minitp.launcher.world import script_defaults, script_ranks
 from minitp.lesson.carry import from_plain, to_plain
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
 
 _SITE = "lesson"
+_MOST_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,11 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
     values   also keep the arrays that the collectives saw
     kind     a class of communicators other than Communicator, as launch() takes it
     deadline seconds that all of it may take; None: no limit
+
+    ConfigError for what isn't of this kind, in every world: a lesson that runs here runs elsewhere.
     """
+    _check(fn, ranks, deadline)
+    ranks = int(ranks)
     recorders: dict[int, Recorder] = {}
     about: dict[str, Any] = {}
 
@@ -87,6 +96,18 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
     with script_defaults(None, None):
         results = launch(on_rank, ranks=count, world="threads", recorder=recorder, kind=kind, run_deadline=deadline)
     return Run(results, of_threads([recorders[rank] for rank in range(count)], about))
+
+
+def _check(fn: Any, ranks: Any, deadline: Any) -> None:
+    if not callable(fn):
+        raise ConfigError(f"run() takes a function that every rank calls, as run(lambda tp: tp.rank); {fn!r} is none")
+    if isinstance(ranks, bool) or not isinstance(ranks, int | np.integer) or not 1 <= ranks <= _MOST_THREADS:
+        raise ConfigError(f"run(…, ranks={ranks!r}): each rank is a thread of this process, and there can be a whole "
+                          f"number of them from 1 to {_MOST_THREADS}, as ranks=4")
+    number = isinstance(deadline, int | float | np.integer | np.floating) and not isinstance(deadline, bool)
+    if deadline is not None and not (number and 0 < deadline < inf):
+        raise ConfigError(f"run(…, deadline={deadline!r}): the seconds that the run may take, more than 0, as "
+                          "deadline=10; without it there is no limit")
 
 
 def _everybody_s(tp: "Communicator", result: Any, trace: Trace | None) -> tuple[list[Any], Trace]:

@@ -1,6 +1,8 @@
 """Where a lesson runs: in a notebook or as a script, on threads or under an MPI launcher."""
 import os
+import signal
 import sys
+import threading
 
 from minitp.environment import launcher_environment, print_anyway, settle_blas_threads
 from minitp.trace.wording import count
@@ -26,6 +28,9 @@ def begin(lesson: str) -> None:
     announced = launcher_environment()
     print_anyway(sys.stdout)
     if announced is None:
+        in_main = threading.current_thread() is threading.main_thread()
+        if hasattr(signal, "SIGPIPE") and sys.stdout is sys.__stdout__ and in_main:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)      # a script whose reader has left (| head) ends silently
         print(f"Lesson {lesson}: the ranks are threads of this process.")
         return
     settle_blas_threads()

@@ -19,6 +19,7 @@ from minitp.comm.algorithms import ALGORITHMS, BuiltCollectives, chunks, schedul
 from minitp.cut import Cut
 from minitp.errors import ConfigError
 from minitp.launcher import launch
+from minitp.launcher.world import script_defaults
 from minitp.trace.recorder import Recorder
 from minitp.trace.schema import MESSAGES, Event
 from minitp.trace.values import condensed
@@ -152,8 +153,9 @@ def run(op: str, algorithm: str, numbers: Sequence[Sequence[float]], ranks: int 
             _call(op, BuiltCollectives(comm, algorithm, masks), comm, _masks(op, brought, comm.size, root), root)
         return {"seen": seen.by_round, "masks": masks.by_round, "result": result, "recorder": comm.recorder}
 
-    told = launch(on_rank, ranks=ranks, world="threads", deadline=_RUN_DEADLINE / 2, run_deadline=_RUN_DEADLINE,
-                  recorder=lambda rank: Recorder(rank, keep_values=True))
+    with script_defaults(None, None):               # `minitp run -n` says how many ranks a script has, not the lab
+        told = launch(on_rank, ranks=ranks, world="threads", deadline=_RUN_DEADLINE / 2, run_deadline=_RUN_DEADLINE,
+                      recorder=lambda rank: Recorder(rank, keep_values=True))
     return _assembled(op, algorithm, ranks, root, brought, told)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jaxtyping import config as checks
 
 import minitp
 from minitp.errors import ConfigError
@@ -79,6 +80,33 @@ def test_messages_are_no_sync_points():
 
     found = run(pass_on, 2)
     assert found.sync_points == 0 and len(found.events) == 1
+
+
+@pytest.fixture
+def as_users_call():
+    """Without the tests' check of annotations, which would refuse first, in its own words."""
+    before = checks.jaxtyping_disable
+    checks.update("jaxtyping_disable", True)
+    yield
+    checks.update("jaxtyping_disable", before)
+
+
+@pytest.mark.parametrize("ranks", [2.0, "3", None, 0, -1, 65, True, float("nan")])
+def test_a_run_on_what_is_no_number_of_ranks_is_refused(ranks, as_users_call):
+    with pytest.raises(ConfigError, match=r"ranks=.*whole number of them from 1 to 64"):
+        run(lambda tp: tp.rank, ranks)
+
+
+@pytest.mark.parametrize("deadline", [0, -1, float("nan"), float("inf"), "3", True])
+def test_a_deadline_is_seconds(deadline, as_users_call):
+    with pytest.raises(ConfigError, match=r"deadline=.*seconds that the run may take, more than 0"):
+        run(lambda tp: tp.rank, 2, deadline=deadline)
+
+
+def test_a_run_takes_a_function_and_numpy_s_numbers(as_users_call):
+    with pytest.raises(ConfigError, match=r"takes a function that every rank calls.*; 5 is none"):
+        run(5, 2)
+    assert run(lambda tp: tp.rank, np.int64(2), deadline=np.float64(9)).results == [0, 1]
 
 
 SCRIPT = """
@@ -185,10 +213,33 @@ def test_no_answer_goes_on_for_ever(number, monkeypatch):
 def test_verdicts_of_what_is_none(capsys):
     exercise("2.1", None)
     assert capsys.readouterr().out == "· Exercise 2.1: still blank.\n"
-    for wrong, said in (("2.99", "lesson 2 has 2.1"), ("77.1", "no lesson '77'"), ("q.1", "no lesson 'q'")):
+    for wrong, said in (("2.99", "lesson 2 has 2.1"), ("77.1", "no lesson '77'"), ("q.1", "no lesson 'Q'")):
         with pytest.raises(ConfigError, match=said):
             judged(wrong, 1)
     assert "TypeError" in judged("2.2", lambda: 1).words
+
+
+@pytest.mark.parametrize("written, plain", [("02.1", "2.1"), (" 2.1 ", "2.1"), ("a.1", "A.1"), ("A.1", "A.1")])
+def test_an_exercise_is_found_however_its_number_is_written(written, plain, capsys):
+    exercise(written, None)
+    assert capsys.readouterr().out == f"· Exercise {plain}: still blank.\n"
+
+
+@pytest.mark.parametrize("number", [2.1, 2, None])
+def test_the_number_of_an_exercise_is_text(number, as_users_call):
+    with pytest.raises(ConfigError, match=rf'in quotes, as exercise\("2.1", …\); this is {number}'):
+        exercise(number, 1)
+
+
+@pytest.mark.parametrize("answer", [5, "columns", np.ones(3)])
+def test_where_a_function_is_asked_for_all_else_is_told_in_one_sentence(answer):
+    verdict = judged("2.2", answer)
+    assert verdict.passed is False and verdict.words.startswith("a function is asked for, this is ")
+
+
+def test_an_answer_that_exits_is_an_answer():
+    assert "SystemExit: enough" in judged("15.3", lambda *_: sys.exit("enough")).words
+    assert judged("2.2", lambda *_: sys.exit(1)).passed is False
 
 
 def test_a_rank_that_leaves_early_is_said_to_have_returned():

@@ -1,11 +1,12 @@
 """`minitp lessons`: what it copies, keeps and says, and that Jupyter starts there with a kernel that works."""
+import errno
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -13,9 +14,12 @@ import nbformat
 import pytest
 from jupyter_client import BlockingKernelClient
 
+import minitp as minitp_package
 from minitp.commands import lessons as verb
+from minitp.commands import lessons_copy
 from minitp.commands.lessons_copy import RECORD, copy_lessons, files
-from minitp.errors import ConfigError, FileFormatError, LaunchError
+from minitp.errors import ConfigError, FileFormatError, LaunchError, SaveError
+from minitp.files import replacing
 from tests.lessons.notebooks import LESSONS
 from tests.test_cli import minitp
 
@@ -105,14 +109,110 @@ def test_links_and_folders_in_the_way_are_left_alone(source, tmp_path):
     assert not elsewhere.exists() and (mine / "README.fresh.md").read_text() == "read"
 
 
-def test_a_folder_that_can_not_be_one_is_refused(source, tmp_path):
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_stands_where_a_folder_would_be_is_left_alone_and_told(source, tmp_path, fresh):
+    mine, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
+    put(source / "figures/deep/a.svg", "a")
+    put(mine / "mpi", "a file of mine")
+    elsewhere.mkdir()
+    (mine / "figures").symlink_to(elsewhere)
+    done = copy_lessons(source, mine, fresh=fresh)
+    assert (done.blocked, done.kept, done.fresh) == (["figures", "mpi"], [], [])
+    assert done.written == ["01_a.ipynb", "01_a.py", "02_b.ipynb", "README.md"]
+    assert not list(elsewhere.iterdir()) and (mine / "mpi").read_text() == "a file of mine"
+    assert "Left alone" in verb.told(mine, done)[1] and "figures, mpi" in verb.told(mine, done)[1]
+
+
+@pytest.mark.parametrize("writes", range(1, 7))
+def test_of_a_copy_that_is_cut_off_nothing_is_later_taken_for_the_user_s(source, tmp_path, monkeypatch, writes):
+    """Cut off after so many files; then minitp is brought up to date and they are copied again."""
+    mine, left = tmp_path / "mine", iter(range(writes))
+
+    @contextmanager
+    def cut_off(path):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        with replacing(path) as file:
+            yield file
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lessons_copy, "replacing", cut_off)
+        with suppress(KeyboardInterrupt):
+            copy_lessons(source, mine)
+    for name in files(source):
+        put(source / name, f"{name}, better")
+    assert copy_lessons(source, mine).kept == []
+    assert held(mine) == held(source)
+
+
+def test_where_nothing_is_new_nothing_is_written(source, tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    copy_lessons(source, mine)
+    monkeypatch.setattr(lessons_copy, "_write", lambda path, data: pytest.fail(f"{path} was written"))
+    copy_lessons(source, mine)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_may_not_be_written_to_is_named_with_what_helps(source, tmp_path, monkeypatch, number):
+    def refuse(path):
+        raise OSError(number, "no", str(path.with_name(".x.0123456789ab.partial")))
+
+    monkeypatch.setattr(lessons_copy, "replacing", refuse)
+    with pytest.raises(SaveError, match=f"no permission to write in {tmp_path}/mine; .*chmod") as error:
+        copy_lessons(source, tmp_path / "mine")
+    assert "partial" not in str(error.value)
+
+
+def test_a_file_that_may_not_be_read_is_the_user_s(source, tmp_path, monkeypatch):
+    mine, read = tmp_path / "mine", Path.read_bytes
+    copy_lessons(source, mine)
+
+    def refuse(path):
+        if path == mine / "README.md":
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert copy_lessons(source, mine).kept == ["README.md"]
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_what_stands_where_the_record_would_be_is_not_overwritten(source, tmp_path, link):
+    mine, victim = tmp_path / "mine", tmp_path / "victim"
+    put(victim, "{}")
+    mine.mkdir()
+    if link:
+        (mine / RECORD).symlink_to(victim)
+    else:
+        (mine / RECORD).mkdir()
+    with pytest.raises(ConfigError, match=r"minitp-lessons\.json is no file of minitp's.*remove it"):
+        copy_lessons(source, mine)
+    assert victim.read_text() == "{}" and not files(mine)
+
+
+def test_a_folder_that_can_not_be_one_is_refused(source, tmp_path, monkeypatch):
     put(tmp_path / "file", "")
+    put(tmp_path / "src" / "pyproject.toml", '[project]\nname = "minitp"')
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    package = Path(minitp_package.__file__).parent
     before = held(source)
-    for folder, why in ((tmp_path / "file", "there is a file of that name"), (source, "a folder of your own"),
-                        (source / "mine", "a folder of your own")):
+    for folder, why in ((tmp_path / "file", "there is a file of that name"), (tmp_path / "file/x", "file is a file"),
+                        (tmp_path / "loop", "loop is a link that leads nowhere"), (source, "a folder of your own"),
+                        (tmp_path / "loop/x", "loop is a link that leads nowhere"),
+                        (tmp_path / "dangling", "dangling is a link that leads nowhere"),
+                        (tmp_path / "dangling/x", "dangling is a link that leads nowhere"),
+                        (source / "mine", "a folder of your own"), (package, "minitp's own code"),
+                        (package / "lessons", "minitp's own code"), (tmp_path / "src", "would mix with it")):
         with pytest.raises(ConfigError, match=why):
             copy_lessons(source, folder)
-    assert held(source) == before
+    assert held(source) == before and not (package / "lessons").exists()
+    monkeypatch.chdir(tmp_path / "src")
+    with pytest.raises(ConfigError, match="their own, as minitp-lessons"):
+        copy_lessons(source, Path("."))
+    assert copy_lessons(source, Path("minitp-lessons")).written
+    put(tmp_path / "other/pyproject.toml", "project = 3")
+    assert copy_lessons(source, tmp_path / "other").written
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -143,6 +243,19 @@ def test_a_lesson_that_is_not_there_is_refused_before_anything_is_copied(tmp_pat
     with pytest.raises(ConfigError, match=r"no lesson 77�; there are .*02.*--list"):
         verb.open_lessons(tmp_path / "mine", "77\x1b")
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("asked", ["", " ", ".ipynb"])
+def test_a_lesson_without_a_name_is_refused(asked):
+    with pytest.raises(ConfigError, match="no lesson without a name; there are 01"):
+        verb.find(asked)
+
+
+def test_a_folder_without_a_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="--folder has no name"):
+        minitp("lessons", "--no-start", "--folder", "")
+    assert not files(tmp_path)
 
 
 def test_the_list_is_what_the_notebooks_say(monkeypatch):

@@ -350,7 +350,7 @@ def test_an_attempt_shows_points_and_timeline(capsys):
     puzzle("bias-once", SOLUTIONS["bias-once"], seed=2)
     out = capsys.readouterr().out
     assert out.startswith(f"✓ A bias, once: {FULL} of {FULL} points.")
-    assert "Picture: a lane over time" in out and "all_reduce at y" in out
+    assert "Picture: A lane over time" in out and "all_reduce at y" in out
     puzzle("bias-once", bias_never)
     assert capsys.readouterr().out.startswith("✗ A bias, once: 0 of ")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from minitp.comm.algorithms import ALGORITHMS
 from minitp.cut import Cut
 from minitp.errors import ConfigError
+from minitp.launcher.world import script_defaults
 from minitp.plan.links import LINKS
 from minitp.plan.network.collectives import best
 from minitp.view import lab, lab_cost
@@ -52,6 +53,11 @@ def test_rounds_are_what_was_sent_and_end_in_the_result(pair, ranks, elements, d
             assert message.bytes == 8 * message.elements
         holds = round.after
     assert sum(play.sent) == sum(m.bytes for m in play.messages)
+
+
+def test_the_lab_has_its_own_number_of_ranks_in_a_script_that_was_given_another():
+    with script_defaults(5, None):
+        assert lab.run("all_reduce", "ring", lab.example("all_reduce", 3, 3)).ranks == 3
 
 
 @pytest.mark.parametrize(("op", "algorithm"), PAIRS)

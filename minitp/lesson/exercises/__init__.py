@@ -7,6 +7,7 @@ from typing import Any
 
 from minitp.errors import ConfigError
 from minitp.lesson.exercises.base import BLANK, Exercise, Verdict
+from minitp.trace.wording import plain
 
 __all__ = ["Exercise", "Verdict", "exercise", "exercises", "judged"]
 
@@ -15,20 +16,25 @@ def exercise(number: str, answer: Any = None) -> None:
     """Check the answer to an exercise, and print the verdict."""
     verdict = judged(number, answer)
     sign = {None: "·", True: "✓", False: "✗"}[verdict.passed]
-    print(f"{sign} Exercise {number}: {verdict.words}")
+    print(f"{sign} Exercise {_plain(number)}: {verdict.words}")
 
 
 def judged(number: str, answer: Any) -> Verdict:
     """The verdict on an answer; ConfigError where there is no such exercise."""
+    number = _plain(number)
     lesson = number.partition(".")[0]
     known = exercises(lesson)
     if number not in known:
         raise ConfigError(f"there is no exercise {number!r}; lesson {lesson} has {', '.join(known)}")
     if answer is None:
         return BLANK
+    asked = known[number]
     try:
-        return known[number].judge(answer)
-    except Exception as error:  # what a reader's code raises is the answer's fault, and part of the verdict
+        if asked.of_code and not callable(answer):
+            return Verdict(False, f"a function is asked for, this is {plain(repr(answer), 60)}. Give its name alone, "
+                                  "without parentheses or quotes.")
+        return asked.judge(answer)
+    except (Exception, SystemExit) as error:  # what a reader's code raises is the answer's fault, part of the verdict
         return Verdict(False, f"{type(error).__name__}: {error}")
 
 
@@ -41,3 +47,10 @@ def exercises(lesson: str) -> dict[str, Exercise]:
         if error.name != f"{__name__}.{name}":
             raise
         raise ConfigError(f"there is no lesson {lesson!r} with exercises") from error
+
+
+def _plain(number: Any) -> str:
+    """2.1 and A.1 of what people write: 02.1, a.1."""
+    if not isinstance(number, str):
+        raise ConfigError(f"the number of an exercise is text, in quotes, as exercise(\"2.1\", …); this is {number!r}")
+    return number.strip().upper().lstrip("0")

@@ -18,8 +18,10 @@ BLANK = Verdict(None, "still blank.")
 
 @dataclass(frozen=True)
 class Exercise:
-    """judge: an answer → the verdict. It is never None; a function that returns None is BLANK, and no mistake."""
+    """judge: an answer → the verdict. It is never None; a function that returns None is BLANK, and no mistake.
+    of_code: the answer is a function; judge sees no other."""
     judge: Callable[[Any], Verdict]
+    of_code: bool = True
 
 
 def number(right: Callable[[], float], because: Callable[[float], str], *, hint: str,
@@ -32,4 +34,4 @@ def number(right: Callable[[], float], because: Callable[[float], str], *, hint:
         if abs(answer - wanted) <= tolerance * abs(wanted):
             return Verdict(True, because(wanted))
         return Verdict(False, f"{answer:,} is too {'high' if answer > wanted else 'low'}. {hint}")
-    return Exercise(judge)
+    return Exercise(judge, of_code=False)

@@ -39,7 +39,7 @@ def timeline(run: Run) -> None:
         print("No timeline: the ranks didn't talk to each other.")
         return
     met = ", ".join(dict.fromkeys(f"{event.op} at {event.site}" for event in run.events))
-    _lanes(passes, 0, len(passes.work) - 1, f"a lane over time for each of {count(run.ranks, 'rank')}: computing in "
+    _lanes(passes, 0, len(passes.work) - 1, f"A lane over time for each of {count(run.ranks, 'rank')}: computing in "
            f"the rank's color, waiting hatched, moving dark; rank 0 met the others in {plain(met)}.")
 
 
