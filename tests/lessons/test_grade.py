@@ -227,7 +227,7 @@ def test_cells_of_a_script(tmp_path):
     plain = tmp_path / "plain.py"
     plain.write_text("import os\nx = 1; y = (2,\n 3)\n\n@staticmethod\ndef f():\n    pass\n")
     assert [cell.where for cell in cells_of(plain)] == ["line 1", "line 2", "line 5"]
-    assert "".join(cell.source for cell in cells_of(plain)).splitlines() == plain.read_text().replace("\n\n", "\n"
+    assert "\n".join(cell.source for cell in cells_of(plain)).splitlines() == plain.read_text().replace("\n\n", "\n"
                                                                                                   ).splitlines()
     plain.write_text("def f(:\n")
     assert cells_of(plain) == [Cell("the script", "def f(:\n")]

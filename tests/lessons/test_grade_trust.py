@@ -1,16 +1,20 @@
 """minitp grade: what is told in the grading's name by somebody else, and where the grading itself must give way."""
 import inspect
+import os
 import resource
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from minitp.launcher.child import apart
 from minitp.lesson import puzzle
-from minitp.lesson.puzzles import grading, puzzles, student
+from minitp.lesson.puzzles import grading, student
 from minitp.lesson.puzzles.grading import GRACE, Grade, _Child
 from minitp.lesson.puzzles.judge import FULL, MOST_RUNS
+from tests.lessons.notebooks import LESSONS
 from tests.lessons.test_grade import RIGHT, few, graded, script  # noqa: F401 (few is a fixture)
 
 SOLVED = {"status": "solved", "points": FULL, "words": [], "spent": None}
@@ -36,7 +40,7 @@ def test_no_frame_beneath_a_cell_has_the_channel(few, tmp_path):  # noqa: F811
 import sys
 frame, found = sys._getframe(), []
 while frame:
-    found += [name for name, value in frame.f_locals.items() if hasattr(value, "tell") or "token" in name
+    found += [name for name, value in frame.f_locals.items() if hasattr(value, "_token") or "token" in name
               or isinstance(value, dict) and "token" in value]
     frame = frame.f_back
 raise ValueError(found)'''))
@@ -146,3 +150,23 @@ def test_a_system_that_knows_no_such_limit_is_none_to_fail_on(monkeypatch):
 
     monkeypatch.setattr(student.resource, "setrlimit", refuse)
     student._limit(student.resource.RLIMIT_AS, student.MOST_MEMORY)
+
+
+def test_whoever_ends_the_grading_ends_the_cells(tmp_path):
+    seen, places = tmp_path / "seen", tmp_path / "places"
+    places.mkdir()
+    file = script(tmp_path, f"import os, signal, tempfile, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                  f"open({str(seen)!r} + '.new', 'w').write(str(os.getpid()) + ' ' + tempfile.mkdtemp())\n"
+                  f"os.rename({str(seen)!r} + '.new', {str(seen)!r})\nwhile True:\n    time.sleep(0.01)")
+    grading_it = subprocess.Popen([sys.executable, "-m", "minitp", "grade", str(file)], stderr=subprocess.PIPE,
+                                  env=os.environ | {"TMPDIR": str(places), "PYTHONPATH": str(LESSONS.parent)})
+    end = time.monotonic() + 30
+    while not seen.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    process, folder = seen.read_text().split()
+    assert str(places) in folder and any(places.iterdir())
+    grading_it.terminate()
+    assert grading_it.wait(10) == 128 + signal.SIGTERM and b"Traceback" not in grading_it.stderr.read()
+    assert not list(places.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process), 0)

@@ -4,6 +4,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from minitp.errors import ConfigError
 from minitp.lesson.puzzles import puzzle_named, puzzles
 from minitp.lesson.puzzles.judge import FULL, MOST_RUNS, RIGHT, judged
 from minitp.lesson.puzzles.spent import of_all, said
@@ -96,3 +97,58 @@ def test_the_record_of_a_run_is_what_its_measurement_says():
     spent = said(found.run)
     assert (spent.sync_points, spent.payload, spent.ring) == (1, found.spent.payload, found.spent.ring)
     assert of_all(spent, [found.spent]) == found.spent and not spent.memory
+
+
+# --- what ranks share beside tp, and results that aren't what they seem -----------------------------------------------
+
+
+def test_ranks_that_share_a_name_and_move_nothing_haven_t_solved_it():
+    shared = {}
+
+    def through_a_name(tp, x):
+        shared[tp.rank] = x
+        tp.barrier(site="here", reason="all have put theirs")
+        total = sum(shared[rank] for rank in range(tp.size))
+        tp.barrier(site="here", reason="all have taken it")
+        return total
+
+    found = judged(SUM, through_a_name)
+    assert (found.status, found.points) == ("wrong", 0) and "nothing was moved" in found.words[0]
+
+
+class Agreeable(np.ndarray):
+    def __array_ufunc__(self, *_args, **_more):
+        return np.zeros(1)
+
+
+@pytest.mark.parametrize("result, words", [
+    (lambda x: np.zeros(x.shape).view(Agreeable), "a Agreeable, which is no plain array"),
+    (lambda x: np.ma.masked_array(x, mask=True), "a MaskedArray"),
+    (lambda x: 10 ** 400, "a whole number of 1,329 bits"),
+    (lambda x: np.broadcast_to(1.0, (10 ** 5, 10 ** 6)), "has the shape"),
+    (lambda x: np.array([None]), "an array of object"),
+    (lambda x: type("Half", (float,), {"__abs__": lambda self: 0})(1), "a Half"),
+], ids=["subclass", "mask", "large", "broadcast", "objects", "number"])
+def test_a_result_is_a_plain_array_or_number(result, words):
+    found = judged(SUM, lambda tp, x: result(x))
+    assert (found.status, found.points) == ("wrong", 0) and words in found.words[0]
+
+
+class OddError(Exception):
+    __notes__ = 1, 2
+
+    def __str__(self):
+        raise KeyError
+
+
+def test_an_error_whose_words_fail_is_told(capsys):
+    def failing(tp, x):
+        raise OddError
+
+    assert judged(SUM, failing).status == "failed"
+
+
+@pytest.mark.parametrize("seed", [-1, None, 1.5, "3"])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises((ConfigError, TypeError)):
+        puzzle_named("bias-once").drawn(seed)

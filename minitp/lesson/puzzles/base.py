@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minitp.comm.states import WHOLE, State
+from minitp.errors import ConfigError
 
 Value = Any
 """What a rank returns: an array or a number, or a tuple of them where a puzzle asks for several."""
@@ -97,7 +98,10 @@ class Puzzle:
         """The world of a seed; the same seed makes other numbers in another puzzle.
 
         repeat: of the same seed a world of the same sizes, indices and budget, whose real numbers are others.
+        ConfigError where the seed isn't a whole number, 0 or more.
         """
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ConfigError(f"seed={seed!r}: worlds are made from a whole number, 0 or more: seed=7")
         key = [seed, *self.name.encode()]
         return self.world(_Repeated(key, repeat) if repeat else np.random.default_rng(key))
 

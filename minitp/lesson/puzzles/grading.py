@@ -116,8 +116,9 @@ class _Child:
         given, giving = os.pipe()
         with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             process = subprocess.Popen([sys.executable, "-m", "minitp.lesson.puzzles.student", str(writing)],
-                                       cwd=folder, env=_environment(), stdin=given, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL, pass_fds=[writing], **apart())
+                                       cwd=folder, env=_environment() | {"TMPDIR": folder}, stdin=given,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[writing],
+                                       **apart())
             os.close(writing)
             os.close(given)
             try:

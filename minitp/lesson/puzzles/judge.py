@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from minitp.lesson.attempt import attempt
+from minitp.lesson.attempt import attempt, told
 from minitp.lesson.puzzles.base import Budget, Puzzle, World
 from minitp.lesson.puzzles.spent import ALLOWANCE, Spent, measured, of_all, said
 from minitp.lesson.puzzles.values import wrong
@@ -53,11 +53,15 @@ def judged(puzzle: Puzzle, fn: Callable[..., Any], seed: int = 0, deadline: floa
     try:
         again = _again(puzzle, fn, seed, deadline)
     except (Exception, SystemExit) as error:     # right the first time: it leans on something outside the function
-        return Judgment("failed", 0, [f"right, but run a second time it failed. {type(error).__name__}: {error}"],
+        return Judgment("failed", 0, [f"right, but run a second time it failed. {told(error)}"],
                         tried.run)
     if again.mistakes:
         return Judgment("wrong", 0, ["right, but run a second time, with other numbers of the same sizes, it is wrong. "
                                      "Does it keep something from its first run?", *again.mistakes], tried.run)
+    if (world.budget.payload or world.budget.sent) and any(one.is_silent for one in again.spent):
+        return Judgment("wrong", 0, ["the result is right, and nothing was moved to make it: the ranks share something "
+                                     "outside tp, a global name, say. Ranks of a real run are processes and share "
+                                     "nothing: what another rank needs must go through tp."], tried.run)
     spent = of_all(said(tried.run), again.spent)
     kept = spent.within(world.budget)
     points = RIGHT + sum(PARTS[part] for part, well in kept.items() if well)

@@ -42,6 +42,11 @@ class Spent:
     ring: int
     unseen: bool
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the ranks moved no byte, of a measured run: where they met off the record, who knows."""
+        return not (self.payload or self.sent or self.unseen)
+
     def within(self, budget: Budget) -> dict[str, bool]:
         """Which parts of the budget are kept."""
         return {"sync points": not self.unseen and self.sync_points <= budget.sync_points

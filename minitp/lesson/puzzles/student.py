@@ -15,6 +15,10 @@ channel isn't the one in whose frames foreign code runs. That keeps mistakes and
 whoever is out to deceive can search this process for the channel and tell a whole false story, and the cells run with
 the rights of whoever grades.
 """
+import __future__
+
+import ast
+import asyncio
 import json
 import linecache
 import os
@@ -32,12 +36,16 @@ from typing import Any, NoReturn
 
 from minitp import lesson
 from minitp.launcher.threads import RANK
+from minitp.lesson.attempt import told
 from minitp.lesson.puzzles import puzzle_named
 from minitp.lesson.puzzles.base import Puzzle
 from minitp.lesson.puzzles.judge import judged
 
 MOST_MEMORY, MOST_FILE = 8 << 30, 100 << 20      # bytes that the cells may allocate, and write into one file
 _LONGEST = 2_000                                 # characters of an error
+
+
+_FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
 class OutOfTimeError(BaseException):
@@ -117,10 +125,12 @@ class _Student:
 
     def __init__(self, file: str, folder: str, timeout: float):
         self.timeout = timeout
+        self.futures = 0                         # compiler flags: an import from __future__ holds for what comes after
         self.runaway: dict[str, Any] = {}
         module = types.ModuleType("__main__")
         self.names = vars(module)
-        self.names["display"] = print            # a notebook has it
+        self.names |= {"display": print, "get_ipython": _Nothing} if file.endswith(".ipynb") else \
+            {"__file__": os.path.join(folder, file)}
         sys.modules["__main__"] = module
         sys.argv = [file]
         sys.path.append(folder)
@@ -132,11 +142,14 @@ class _Student:
         try:
             signal.setitimer(signal.ITIMER_REAL, self.timeout)
             linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
-            exec(compile(source, where, "exec"), self.names)
+            code = compile(source, where, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self.futures, dont_inherit=True)
+            self.futures |= code.co_flags & _FUTURES
+            if isinstance(done := eval(code, self.names), types.CoroutineType):
+                asyncio.run(done)
         except OutOfTimeError:
             return {"error": f"stopped: it ran longer than {self.timeout:g} s"}
         except BaseException as error:           # SystemExit too: the other cells go on
-            return {"error": _told(error)}
+            return {"error": told(error)[:_LONGEST]}
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         return {"error": None}
@@ -149,6 +162,13 @@ class _Student:
                 return found
             self.runaway = found
         return self.runaway
+
+
+class _Nothing:
+    """In place of IPython's shell: whatever it is asked for, it does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_more: None
 
 
 def _later(name: str, fn: Any, seed: int = 0) -> None:
@@ -167,18 +187,9 @@ def _verdict(puzzle: Puzzle, fn: Any, seed: int, timeout: float) -> dict[str, An
     try:
         found = judged(puzzle, fn, seed, timeout)
     except BaseException as error:               # a KeyboardInterrupt that a rank raised, say
-        return {"status": "failed", "points": 0, "words": [_told(error)]}
+        return {"status": "failed", "points": 0, "words": [told(error)[:_LONGEST]]}
     return {"status": found.status, "points": found.points, "words": [words[:_LONGEST] for words in found.words],
             "spent": None if found.spent is None else asdict(found.spent)}
-
-
-def _told(error: BaseException) -> str:
-    """An error in one text; its own words may fail as well."""
-    try:
-        text = str(error)
-    except BaseException:
-        text = "(its text can't be made)"
-    return f"{type(error).__name__}: {text}"[:_LONGEST]
 
 
 if __name__ == "__main__":
