@@ -79,6 +79,6 @@ def _show(row: dict[str, Any]) -> None:
                       Text("\n".join(over if puzzle["status"] == "over" else lines)))
     console.print(table)
     for cell in row["cells"]:
-        console.print(Text(f"{cell['where']} failed: {plain(cell['error'], 400)}"))
+        console.print(Text(f"{cell['where']}: {plain(cell['error'], 400)}"))
     seeds = " ".join(f"--seed {seed}" for seed in row["seeds"])
     console.print(Text(f"Judged with {seeds}: the same options give the same worlds again."))

@@ -29,7 +29,7 @@ def student(tmp_path, monkeypatch):
 
 def run(student, file):
     made = student(file.name)
-    errors = [made.run(*cell)["error"] for cell in cells_of(file)]
+    errors = [made.run(cell.where, cell.source)["error"] for cell in cells_of(file)]
     return made.names, errors
 
 

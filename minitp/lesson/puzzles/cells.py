@@ -16,9 +16,10 @@ _OTHER = re.compile(r"^(\s*)([%!?].*|.*\?)\s*$")
 
 
 class Cell(NamedTuple):
-    """where: how its writer finds it."""
+    """where: how its writer finds it. left_out: why it isn't run; "" where it is."""
     where: str
     source: str
+    left_out: str = ""
 
 
 def cells_of(file: Path) -> list[Cell]:
@@ -36,8 +37,8 @@ def cells_of(file: Path) -> list[Cell]:
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{file.name} is no text in UTF-8: {error}") from error
     found = _of_notebook(file.name, text) if file.suffix == ".ipynb" else _of_script(text)
-    cells = [Cell(where, _without_shell(source)) for where, source in found]
-    return [cell for cell in cells if cell.source.strip()]
+    return [cell if cell.left_out else cell._replace(source=_without_shell(cell.source))
+            for cell in map(_sorted_out, found) if cell.source.strip()]
 
 
 def _of_notebook(name: str, text: str) -> list[Cell]:
@@ -53,13 +54,18 @@ def _source(source: Any) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
+def _sorted_out(cell: Cell) -> Cell:
+    """As it is, or left out where a magic gives it to something else than Python."""
+    magic = cell.source.split(maxsplit=1)[0] if cell.source.lstrip().startswith("%%") else ""
+    if not magic or _AROUND_PYTHON.match(magic):
+        return cell
+    return cell._replace(left_out=f"not run: {magic} is for IPython, and its cell is no Python of this notebook")
+
+
 def _without_shell(source: str) -> str:
     """What is Python of a cell that is IPython's: its magics and shell lines left out; lines keep their numbers."""
     begun = source.lstrip()
-    if begun.startswith("%%"):
-        if not _AROUND_PYTHON.match(begun):
-            return ""
-        source = source[:len(source) - len(begun)] + _AROUND_PYTHON.sub("", begun, count=1)
+    source = source[:len(source) - len(begun)] + _AROUND_PYTHON.sub("", begun, count=1)
     lines = source.split("\n")
     for _ in lines:                              # a line at a time, where Python stops: `5\n % 3` is none of IPython's
         try:

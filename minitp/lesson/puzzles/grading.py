@@ -51,12 +51,13 @@ class Grade:
 
 def graded(file: Path, cells: Sequence[Cell], seeds: Sequence[int], timeout: float) -> Grade:
     """timeout: seconds for each cell, and for each attempt at a puzzle."""
-    made, skip, still = Grade(), list[int](), list(puzzles())
+    made = Grade(errors={number: cell.left_out for number, cell in enumerate(cells) if cell.left_out})
+    skip, still = list(made.errors), list(puzzles())
     while still:
         for name in still:
             made.verdicts[name] = []
-        work = {"file": file.name, "folder": str(file.parent.resolve()), "cells": [list(cell) for cell in cells],
-                "skip": skip, "puzzles": still, "seeds": list(seeds), "timeout": timeout}
+        work = {"file": file.name, "folder": str(file.parent.resolve()), "skip": skip, "puzzles": still,
+                "cells": [[cell.where, cell.source] for cell in cells], "seeds": list(seeds), "timeout": timeout}
         if (stopped := _Child(work, made).run()) is not None:
             if stopped.step["step"] == "cell":
                 skip.append(stopped.step["number"])
