@@ -16,8 +16,8 @@ def grade(file: Annotated[Path, typer.Argument(help="A notebook (.ipynb) or scri
           json: Annotated[bool, opt("Print one JSON object instead of a table.", "--json")] = False) -> None:
     """Grade the puzzles that somebody solved.
 
-    Runs the file's code with your rights, in an empty folder and a process of its own: foreign files belong into a
-    container. Code that is out to deceive can forge points; read the code of a score that surprises you.
+    The file's code runs with your rights, in an empty folder: foreign files belong into a container.
+    Code that is out to deceive can forge points: read the code of a score that surprises you.
     """
     from minitp.commands.grade import grade as grade_file
     grade_file(file, seed or (), timeout, json)

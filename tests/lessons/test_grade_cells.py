@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 import pytest
 
@@ -55,6 +56,12 @@ def test_what_is_timed_is_run_and_what_is_given_is_none(student, tmp_path):
     assert errors == [None] and (names["y"], names["files"], names["t"]) == (2, None, 3)
 
 
+def test_a_flood_of_shell_lines_is_no_endless_search(student, tmp_path):
+    begun = time.monotonic()
+    _, errors = run(student, notebook(tmp_path, "!ls\n" * 100_000, "!ls\n" * 300 + DEFINED))
+    assert "SyntaxError" in errors[0] and errors[1] is None and time.monotonic() - begun < 10
+
+
 def test_an_error_of_python_keeps_its_line(student, tmp_path):
     _, errors = run(student, notebook(tmp_path, "%matplotlib inline\n!ls\ndef broken(:"))
     assert "SyntaxError" in errors[0] and "line 3" in errors[0]
@@ -88,7 +95,7 @@ def test_an_import_from_the_future_holds_for_the_later_cells(student, tmp_path):
 @pytest.mark.parametrize("name", ["a.py", "a.ipynb"])
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    with pytest.raises(FileFormatError, match="is no file"):
+    with pytest.raises(FileFormatError, match="a file is needed"):
         cells_of(tmp_path / name)
 
 

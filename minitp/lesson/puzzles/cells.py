@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from minitp.errors import FileFormatError
 
 _MOST_BYTES = 50_000_000
+_MOST_PARSED = 5_000_000                         # characters of a cell, all tries to find IPython's lines together
 _MARK = re.compile(r"^# ?%%(.*)$", re.M)
 _AROUND_PYTHON = re.compile(r"^%%(time|timeit|capture|prun)\b.*")   # magics whose cell is Python after the first line
 _TIMED = re.compile(r"%(time|timeit|prun)\s")                      # those whose line is Python after the word
@@ -28,7 +29,7 @@ def cells_of(file: Path) -> list[Cell]:
         raise FileFormatError(f"{file.name}: a notebook (.ipynb) or a script (.py) can be graded")
     size = file.stat().st_size
     if not file.is_file():
-        raise FileFormatError(f"{file} is no file: a pipe or a device has no end that could be waited for")
+        raise FileFormatError(f"{file} is a folder, a pipe or a device: a file is needed, whose end comes")
     if size > _MOST_BYTES:
         raise FileFormatError(f"{file.name} has {size:,} bytes, a notebook of this size holds more than "
                               "answers: clear its outputs")
@@ -67,7 +68,8 @@ def _without_shell(source: str) -> str:
     begun = source.lstrip()
     source = source[:len(source) - len(begun)] + _AROUND_PYTHON.sub("", begun, count=1)
     lines = source.split("\n")
-    for _ in lines:                              # a line at a time, where Python stops: `5\n % 3` is none of IPython's
+    for _ in range(1 + min(len(lines), _MOST_PARSED // (1 + len(source)))):
+        # a line at a time, where Python stops: a line `% 3)` that it reads on from `(5` is none of IPython's
         try:
             ast.parse("\n".join(lines))
             break
