@@ -14,8 +14,8 @@
 # *When one array is spread over several computers, what can each of them do alone, and when must they talk?*
 # About 30 minutes. You need NumPy, and nothing else.
 #
-# A language model is a list of big matrices. To use it, a number of vectors is multiplied by each of them, one after
-# the other. First: why would anybody cut such a matrix?
+# A language model is, for the most part, a list of big matrices of trained numbers, its **weights**. To use it, vectors
+# are multiplied by one after the other. First: why would anybody cut such a matrix?
 
 # %%
 import numpy as np
@@ -40,10 +40,12 @@ print(f"One {card.name}, a card that such models run on, has {size(card.memory)}
 # number: 0, 1, 2, … All ranks run the same function; what differs is the number. A rank sees its own memory only: to
 # know what another one has computed, they must send it to each other.
 #
-# `run(fn, ranks=4)` starts `fn` on four ranks, and gives back what each returned. What `fn` gets, here called `tp`, is
-# the rank's telephone: `tp.rank` is its number, `tp.size` how many there are. (`tp` stands for *tensor parallel*, the
-# name for cutting the matrices themselves.) In a notebook the ranks are threads, so nothing has to be installed. (`run`
-# is `minitp.launch`, which starts ranks, with a record of all that they say to each other.)
+# `run(fn, ranks=4)` starts `fn` on four ranks. What `fn` gets, here called `tp`, is the rank's telephone: `tp.rank` is
+# its number, `tp.size` how many there are. (`tp` stands for *tensor parallel*, the name for cutting the matrices
+# themselves.) In a notebook the ranks are threads of one program, so nothing has to be installed. Threads could look
+# into each other's memory; the functions here never do.
+#
+# `run` gives back what each rank returned (`.results`) and a record of all that they said to each other.
 
 
 # %%
@@ -59,10 +61,10 @@ print(*run(who, ranks=4).results, sep="\n")
 # Here is a small array that every rank has (as all ranks have what is made outside of a function). Its state is called
 # **whole**: the same complete array is everywhere. A rank may always put most of it aside and keep its slice. That
 # state is called **shard**: the ranks' pieces, laid side by side, are the array. `minitp.Cut(6, 4)` says who keeps
-# which of 6 numbers on 4 ranks.
+# which of 6 numbers on 4 ranks: shares as even as can be, larger ones first.
 #
-# **Predict.** How many of the 6 numbers does rank 0 of 4 keep, when the shares are as even as can be, and the larger
-# ones come first? Put your number in place of `None`, then run the cells.
+# **Predict.** How many of the 6 numbers does rank 0 of 4 keep? Put your number in place of `None`, then run both cells
+# (click on a cell, then press Shift and Enter).
 
 # %%
 x = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
@@ -78,7 +80,7 @@ def keep_my_slice(tp):
 slices = run(keep_my_slice, ranks=4)
 for rank, x_p in enumerate(slices.results):
     print(f"rank {rank} keeps {x_p}")
-print("sync points:", slices.sync_points)
+print("messages between ranks:", len(slices.events))
 guess.check(len(slices.results[0]), "6 on 4 don't come out even, so some ranks keep one more than others.")
 
 # %% [markdown]
@@ -91,10 +93,11 @@ guess.check(len(slices.results[0]), "6 on 4 don't come out even, so some ranks k
 # call. Such a call is a **collective**; where all must meet, we say **sync point**, for the early ones wait for the
 # last.
 #
-# **all-gather**: every rank gets all slices, side by side. A collective of minitp is told *where* in the model it
-# stands (`site`) and *why* (`reason`): both are recorded.
+# **all-gather**: every rank gets all slices, side by side. In minitp's call, `axis` says along which axis they are
+# laid, and `cut` how long each is. `site` says *where* in the model the call stands, `reason` *why*: both are recorded.
 #
-# **Predict.** The array has 6 numbers of 8 bytes. What is the *payload*, the bytes of the whole array that comes out?
+# **Predict.** 4 ranks gather an array of 6 numbers of 8 bytes each. What is the *payload*: the bytes of the whole array
+# that comes out, counted once?
 
 # %%
 guess = predict("bytes of payload", None)
@@ -112,19 +115,19 @@ gathered = run(lay_side_by_side, ranks=4)
 for rank, whole in enumerate(gathered.results):
     print(f"rank {rank} has {whole}")
 gathered.tell()
-guess.check(gathered.payload, "the array is counted once, however many ranks get it.")
+guess.check(gathered.payload, "however many ranks get the array, it is counted once.")
 
 # %% [markdown]
-# The line above the verdict is the record of the call. Read it once, for you will see many: which collective, at which
-# site, from which state to which, the shape of the whole array, its payload, the reason. `shard(-1)` is a shard along
-# the last axis.
+# `tell()` printed the line above the verdict, the record of the call. Read it once, for you will see many: which
+# collective, at which site, from which state to which, the shape of the whole array, its payload, the reason.
+# `shard(-1)` is a shard along the last axis.
 #
 # ## Partial: a term of a sum
 #
 # Now a sum over all of `x`, where each rank has only its slice. It can add up its own numbers. What comes out looks
 # like an answer, and is none: it is one **term** of the answer, and the other ranks have the other terms. This state is
-# called **partial**. The answer is the sum over the ranks. (Adding up is a product with a column of ones. Any product
-# whose inputs are spread over ranks ends like this.)
+# called **partial**. The answer is the sum over the ranks. (A matrix product is made of such sums, so where their
+# numbers are spread over ranks, it ends like this, too.)
 #
 # **Predict.** What does rank 0 hold, before anything is sent?
 
@@ -135,7 +138,7 @@ guess = predict("rank 0's term of 1 + 2 + 3 + 4 + 5 + 6", None)
 # %%
 def sum_of_x(tp):
     mine = minitp.Cut(len(x), tp.size).of(tp.rank)
-    term = x[mine.start:mine.stop].sum(keepdims=True)     # (1,)
+    term = x[mine.start:mine.stop].sum(keepdims=True)     # (1,), copied below: a collective may write over its input
     total = tp.all_reduce(minitp.Partial(term.copy(), tp), site="sum", reason="add the ranks' terms")
     return term, total
 
@@ -147,14 +150,14 @@ summed.tell()
 guess.check(float(summed.results[0][0][0]), "its own slice, added up.")
 
 # %% [markdown]
-# **all-reduce**: partial to whole. The terms are added, and every rank gets the sum. It is the collective that a model
-# cut by minitp calls most.
+# **all-reduce**: partial to whole. The terms are added, and every rank gets the sum. Of all collectives you will meet
+# this one most.
 #
 # A partial is dangerous: it has the right shape and wrong numbers. So minitp gives it a type of its own, `Partial`, and
 # that type admits only what may be done *before* the sum as well as after it. Twice each term is twice the sum: fine.
 # Plus one on each of 4 ranks is plus four: refused.
 #
-# **Predict.** Six things are tried on a partial sum below. How many of them are allowed?
+# **Predict.** Read the six things that the next cell tries on a partial sum `y`. How many of them are allowed?
 
 # %%
 guess = predict("how many of the six are allowed", None)
@@ -179,30 +182,33 @@ def refused(tp, attempt):
 
 allowed = 0
 for name, attempt in tries.items():
-    why = run(lambda tp, attempt=attempt: refused(tp, attempt), ranks=4, threads=True).results[0]
+    why = run(lambda tp, attempt=attempt: refused(tp, attempt), ranks=4).results[0]
     allowed += why is None
     print(f"{name}: {'allowed' if why is None else why}\n")
 guess.check(allowed, "scaling, adding another partial and multiplying by a whole matrix: each may come before the sum.")
 
 # %% [markdown]
-# The last one has another reason. A collective *consumes* its partial: once it is added up, the terms are spent, and a
-# second sum would count everything again.
+# (a + b) M is a M + b M, so a product may come before the sum; max(a + b, 0) isn't max(a, 0) + max(b, 0), so that may
+# not. The last one has another reason. A collective *consumes* its partial: once it is added up, the terms are spent,
+# and a second sum would count everything again.
 #
 # ## On root: where the weights start
 #
 # The fourth state. A model's file often lies on one machine: one rank holds the array, the others nothing. That rank is
 # the **root**, and the state **on root**. **scatter** hands each rank its slice; **broadcast** hands everyone the
-# whole. (Their mirror images, *gather* and *reduce*, end on the root.)
+# whole. (Their mirror images, *gather* and *reduce*, end on the root.) The other ranks don't know what they will get,
+# so all are told its shape and type.
 
 
 # %%
 def hand_out(tp):
     table = x if tp.rank == 0 else None                   # the others have nothing
     held = [minitp.Cut(len(x), tp.size).of(rank) for rank in range(tp.size)]
-    mine = tp.scatter(table, pieces=[(slice(h.start, h.stop),) for h in held], shape=x.shape, dtype=x.dtype, axis=0,
-                      site="weights", reason="hand every rank its slice")
-    norm = tp.broadcast(table, shape=x.shape, dtype=x.dtype, site="norm", reason="every rank needs all of it")
-    return mine, norm
+    pieces = [(slice(one.start, one.stop),) for one in held]                        # each rank's slice of each axis
+    mine = tp.scatter(table, pieces=pieces, shape=x.shape, dtype=x.dtype, axis=0, site="table",
+                      reason="hand every rank its slice")
+    everything = tp.broadcast(table, shape=x.shape, dtype=x.dtype, site="table", reason="hand everybody all of it")
+    return mine, everything
 
 
 handed = run(hand_out, ranks=4)
@@ -210,21 +216,32 @@ handed.tell()
 print("rank 1 got the slice", handed.results[1][0], "and the whole", handed.results[1][1])
 
 # %% [markdown]
-# ## Two more: reduce-scatter and all-to-all
+# (`shard(0)`, along the first axis, is here the same as `shard(-1)`: there is but one. Weights are counted from the
+# first axis, what is computed from the last.)
+#
+# | state | what a rank has | how it becomes whole |
+# |---|---|---|
+# | whole | the complete array | |
+# | shard | a slice of it | all-gather |
+# | partial | an array of full shape, one term of a sum | all-reduce |
+# | on root | all on one rank, nothing on the others | broadcast |
+
+# %% [markdown]
+# ## Two more collectives: reduce-scatter and all-to-all
 #
 # **reduce-scatter**: partial to shard. The terms are added, but each rank gets only its slice of the sum.
 # **all-to-all**: from a shard along one axis to a shard along another. Think of a table of which each rank has some
 # rows and wants some columns: everyone sends everyone a piece.
 #
 # **Predict.** If each rank has its slice of a sum (reduce-scatter), and then all slices are laid side by side
-# (all-gather): which single collective would have given the same? Answer with its name.
+# (all-gather): which single collective would have given the same? Answer `"scatter"`, `"broadcast"` or `"all_reduce"`.
 
 # %%
 guess = predict("reduce-scatter, then all-gather is the same as …", None)
 
 
 # %%
-def four_collectives(tp):
+def two_more(tp):
     cut = minitp.Cut(len(x), tp.size)
     term = (tp.rank + 1.0) * x                                                      # rank 0: 1 x, rank 1: 2 x, …
     sum_p = tp.reduce_scatter(minitp.Partial(term.copy(), tp), axis=0, cut=cut, site="sum", reason="each its slice")
@@ -236,19 +253,20 @@ def four_collectives(tp):
     return both, once, rows, columns
 
 
-moved = run(four_collectives, ranks=4)
+moved = run(two_more, ranks=4)
 both, once, rows, columns = moved.results[0]
 moved.tell()
 print("the two in a row:", both, " all-reduce:", once)
 print(f"rank 0's rows, {rows.shape}:\n{rows}\nrank 0's columns, {columns.shape}:\n{columns}")
 assert np.array_equal(both, once)
-guess.check("all-reduce", "many libraries build their all-reduce of just these two.")
+guess.check("all_reduce", "many libraries build their all-reduce of just these two.")
 
 # %% [markdown]
 # ## What it is all for: a product
 #
-# In `y = x · M` the matrix `M` can be held whole, by columns, or by rows. minitp has one table of what comes out, and
-# it is short enough to print. Everything in it is free: no collective happens in a product.
+# In `y = x · M` each rank can hold all of the matrix `M`, some of its columns, or some of its rows. minitp has one
+# table of what comes out, and it is short enough to print. Everything in it is free: no collective happens in a
+# product. Read it as a preview: lesson 02 shows on numbers why the two lines in the middle are so.
 
 # %%
 from minitp.comm.states import CHANGES, PRODUCTS
@@ -266,8 +284,9 @@ for (before, after), how in CHANGES.items():
 # ## What happens inside a collective
 #
 # How do terms get added when each rank can only send to one other at a time? There are many ways; libraries choose.
-# Here is one, run for real on three ranks: in each round messages travel at the same time. Dashed is partial (stripes
-# show whose terms are in it), gray is the finished sum.
+# Here is one, run for real on three ranks with three numbers each: in each round messages travel at the same time. A
+# dark frame marks what travels, and where it arrives. Dashed is a rank's own term, two colors are the sum of two ranks'
+# terms, gray is the finished sum; an empty box was given away.
 
 # %%
 from minitp.view.lab import run as lab
@@ -283,10 +302,11 @@ pictures.collective_round(play, 1)
 #
 # ## What was recorded
 #
-# Whatever ranks say to each other is written down: the **trace**. All pictures of minitp are drawn from it. One event:
+# Whatever ranks say to each other is written down: the **trace**. minitp's pictures of runs are drawn from it. One
+# event:
 
 # %%
-event = next(event for event in summed.events if event.op == "all_reduce")
+event = summed.events[0]
 for name in ("rank", "op", "site", "reason", "before", "after", "shape", "dtype", "payload"):
     print(f"{name:<8} {getattr(event, name)}")
 
@@ -320,7 +340,8 @@ exercise("1.1", None)
 
 # %% [markdown]
 # **1.2** Each rank has its slice `x_p` of an array of `n` numbers. Return their mean, on every rank, as an array of
-# shape (1,). Slices may differ in length; one of them may be empty. One sync point is enough.
+# shape (1,). Slices may differ in length; one of them may be empty. One sync point is enough. (To call an array a term
+# of a sum: `minitp.Partial(term, tp)`.)
 
 # %%
 def mean(tp, x_p, n):

@@ -11,12 +11,12 @@
 # %% [markdown]
 # # 03 · The MLP of a real model
 #
-# *Where in a model that writes text do the two cuts lie, and what does their sync add up?* About 30 minutes. You need
-# lesson 01 (states, collectives) and lesson 02 (column cut, row cut, one sync).
+# *Where in a model that writes text do the two cuts lie, and how often do its ranks meet for each token?* About 35
+# minutes. You need lesson 01 (states, collectives) and lesson 02 (column cut, row cut, one sync).
 #
 # Two trained models are used. `tiny` comes with minitp: it is so small that you can look at every number of it, and it
-# was really trained (on Python's reference manual; a byte is a token). SmolLM2 is a model that writes English; of it, a
-# recorded run is enough here.
+# was really trained (on Python's reference manual, byte by byte). SmolLM2 is a model that writes English; of it, a
+# recorded run is enough here. The file that holds a trained model's weights is called a **checkpoint**.
 
 # %%
 import numpy as np
@@ -31,20 +31,20 @@ begin("03")
 checkpoint = open_checkpoint(Bundled("tiny").folder)
 config = checkpoint.config
 D, F, L = config.hidden, config.ffn, config.layers
-print(f"tiny: hidden size D = {D}, MLP size F = {F}, L = {L} layers, activation {config.activation}, "
-      f"gated: {config.gated}")
+print(f"tiny: hidden size D = {D}, MLP size F = {F}, L = {L} layers")
 
 # %% [markdown]
 # ## What an MLP of a language model is
 #
 # A language model is a stack of L layers. A **token** (a piece of text: here one byte) enters as a vector of D numbers,
 # and each layer adds something to it. A layer has two parts: attention, where a token looks at those before it (lesson
-# 04), and the **MLP**, where each token is worked on alone. Lesson 02's MLP had two matrices. Most models of today have
-# three, and the MLP is called *gated*:
+# 04), and the **MLP**, where each token is worked on alone. Lesson 02's MLP had two matrices. Most of today's have
+# three, `gate`, `up` and `down`, and are called *gated*:
 #
 # `h = silu(gate · x) × up · x` (entry by entry), then `y = down · h`, with `silu(a) = a / (1 + e⁻ᵃ)`.
 #
-# `gate` and `up` take D numbers to F, `down` takes F back to D. Before the MLP stands a *norm*, which scales `x`.
+# `gate` and `up` take D numbers to F, `down` takes F back to D. Before the MLP stands a *norm*, which scales the
+# vector; what comes out of it is called `x` here.
 #
 # **Predict.** What share of all weights of a big model, the one of lesson 01, lies in its MLPs? (A number from 0 to 1.)
 
@@ -57,6 +57,7 @@ from minitp.plan import catalogue
 
 
 def weights_of(config, part=""):
+    """How many weights a model has, all in all or in one part of it."""
     return sum(p.size for p in Placement(config, ranks=1).parameters if part in p.name)
 
 
@@ -66,13 +67,13 @@ for one in (config, catalogue.model("smollm2-135m").config, catalogue.model("lla
 guess.check(round(share, 2), "three matrices of D × F in each layer, and F is several times D.")
 
 # %% [markdown]
-# So this is the part that most needs to be cut.
+# Of these three, the larger the model, the more of it is MLP. So this is the part that most needs to be cut.
 #
 # ## One token on one rank
 #
-# Weights are stored (out, in). `read` takes a parameter of the model and a slice of it. As the input we take a real
-# one: minitp comes with a recorded run of tiny, in which it read "in a dic" and went on writing. The record holds the
-# vector that the MLP of layer 0 got for the last of these tokens.
+# As the input we take a real one: minitp comes with a recorded run of tiny, in which it read "in a dic" and went on
+# writing. The record holds the x that the MLP of layer 0 got for the last of these tokens. The function `read` reads
+# from the checkpoint what a rank holds of one matrix; of one rank, that is all of it. (Weights are stored (out, in).)
 
 # %%
 from minitp.runs import samples
@@ -80,7 +81,7 @@ from minitp.trace.file import Trace
 
 recorded = {sample.name: Trace.read(sample.path) for sample in samples()}
 tiny_run = recorded["tiny-4-ranks"]
-x = tiny_run.array(0, "prefill", 0, "layers.0.mlp.gate_up", "x").token                # (D,) rank 0's; it is whole
+x = tiny_run.array(0, "prefill", 0, "layers.0.mlp.gate_up", "x").token                # (D,) of rank 0; it is whole
 
 
 def read(name, placement, rank):
@@ -105,10 +106,10 @@ print("first numbers of x:", x[:4].round(3), " of y:", y_true[:4].round(4))
 # Who holds what is written in one table, the **placement**: minitp's loader, its layers and its pictures all ask it.
 # `gate` and `up` are cut by columns (rows of what is stored), `down` by rows.
 #
-# **Predict.** F = 64. How many columns of the stored `down` does rank 0 of 4 hold?
+# **Predict.** How many of the MLP's 3 × 64 × 32 weights does rank 0 of 4 hold?
 
 # %%
-guess = predict("columns of down on rank 0", None)
+guess = predict("weights of the MLP on rank 0", None)
 
 # %%
 placement = Placement(config, ranks=4)
@@ -117,11 +118,13 @@ for name in ("gate", "up", "down"):
     held = [placement.slices(parameter, rank)[parameter.cut_axis] for rank in range(4)]
     print(f"{name:<5}{parameter.shape} is cut along axis {parameter.cut_axis}:",
           ", ".join(f"rank {rank} {piece.start}–{piece.stop - 1}" for rank, piece in enumerate(held)))
-guess.check(len(placement.ffn.of(0)), "the same slice of F in all three: what gate and up give is what down takes.")
+guess.check(sum(read(name, placement, 0).size for name in ("gate", "up", "down")),
+            "a quarter of each: nothing is held twice. The slice of F is the same in all three.")
 pictures.parameter(placement, "layers.0.mlp.down.weight", tiny_run)
 
 # %% [markdown]
-# (Drawn the way it multiplies, F × D: each rank has some rows. The darker, the larger the trained number.)
+# `down` is drawn the way it multiplies, F × D: each rank has some rows. The darker, the larger the trained number,
+# whatever its sign. What a rank's rows take is what its slices of `gate` and `up` give.
 #
 # ## On ranks, by hand
 #
@@ -142,7 +145,7 @@ def mlp_by_hand(tp):
 
 
 def equation(terms, total):
-    """y[0] as a sum, as the Watch page writes it."""
+    """y[0] as a sum over the ranks."""
     return f"y[0] = {' + '.join(f'({term:.4f})' for term in terms)} = {total:.4f}"
 
 
@@ -153,9 +156,10 @@ assert all(np.allclose(y, y_true) for _, y in by_hand.results)
 guess.check(by_hand.sync_points, "gate[i] and up[i] lie on the same rank, so their product is a shard, too.")
 
 # %% [markdown]
-# Look at the terms: they have both signs. Where one happens to lie near the answer, its rank can't know that.
+# Look at the terms: they have both signs, and one happens to lie near the answer. Its rank can't know that.
 #
-# The recorded run was cut over four MPI processes. It kept what each put into this very sync:
+# The recorded run was cut over four MPI processes. It kept what each put into this very sync, and the same terms are
+# found there:
 
 # %%
 def kept(trace, **where):
@@ -172,9 +176,8 @@ pictures.chain(config, ranks=4, part="mlp")
 # %% [markdown]
 # ## With minitp's layers
 #
-# The same with what minitp runs: the loader reads this rank's slices of all parameters, and the model's block 0 (layer
-# 0) holds the MLP. In memory, a rank's rows of `gate` and of `up` lie in one matrix, so that both are one product.
-# `product` returns the partial sum; the block adds it up.
+# The same with what minitp runs: `load_weights` reads this rank's slices of all parameters, and the model's block 0
+# (layer 0) holds the MLP. `product` returns the partial sum; in a whole model the block adds it up.
 
 # %%
 from minitp.context import Context
@@ -195,6 +198,8 @@ layer.tell()
 print("equal to one rank's:", all(np.allclose(y, y_true) for y in layer.results))
 
 # %% [markdown]
+# The same line as by hand, but for the shape: a model works on a batch of texts and on several tokens at once.
+#
 # ## In a whole generation
 #
 # To write text, a model runs again and again: one pass over the prompt (*prefill*), then one pass for each token it has
@@ -219,7 +224,7 @@ def generate(tp):
     weights = load_weights(checkpoint, placement, tp)
     request = Request(prompts=(tuple(b"in a dic"),), max_tokens=8)
     written = Generation(Transformer(config, placement, tp), weights, request)
-    for _ in written:                                     # one pass each
+    for _ in written:                                     # each step is a pass
         pass
     return written.tokens[0]
 
@@ -227,7 +232,7 @@ def generate(tp):
 writing = run(generate, ranks=4)
 print("every rank wrote", {bytes(tokens).decode() for tokens in writing.results})
 timeline = Timeline.of(writing.trace)
-passes = [row for row in summarize(timeline, "token", rank=0) if row.sync_points]
+passes = [row for row in summarize(timeline, "token", rank=0) if row.sync_points]     # what is no pass has none
 for row in passes:
     print(f"{row.key:<10} {row.sync_points} sync points, payload {row.payload:,} bytes")
 guess.check(passes[-1].sync_points, f"2 L + 2 with L = {L}.")
@@ -243,11 +248,15 @@ for row in summarize(timeline, "site", rank=0):
         print(f"{row.key:<38} {row.sync_points:>2} sync points, payload {row.payload:,} bytes")
 
 # %% [markdown]
+# Every layer adds two vectors of D numbers a token. The logits, one score for each token that could come next, alone
+# carry nearly half of all bytes: lesson 05 is about them.
+#
 # ## Watch one
 #
 # This is minitp's main picture, at the sync whose terms you computed. Each lane is a rank: x, which is whole, then the
-# rank's pieces of gate, up and down, its h, its partial sum. Then comes the gate through which all must go; under it is
-# the equation with the true numbers. In a running notebook you can play it: the space bar starts, arrow keys step.
+# rank's pieces of gate and up, its h, its piece of down, its partial sum. The tall frame is the sync: no lane goes on
+# before all have arrived; below the lanes is the equation with the true numbers. In a running notebook you can play it:
+# the space bar starts, arrow keys step.
 
 # %%
 pictures.watch(tiny_run, "The player at the MLP of layer 0: four lanes, one for each rank, with its pieces of the "
@@ -258,7 +267,7 @@ pictures.watch(tiny_run, "The player at the MLP of layer 0: four lanes, one for 
 #
 # The other recorded run: SmolLM2-135M on three ranks.
 #
-# **Predict.** It has 30 layers, and logits that are gathered. How many sync points does it need for one token?
+# **Predict.** It has 30 layers. How many sync points does it need for one token?
 
 # %%
 guess = predict("sync points of one token of SmolLM2", None)
@@ -277,6 +286,9 @@ guess.check(len(sites), "2 L + 2 again.")
 
 # %% [markdown]
 # Thousands of times as many weights as tiny has, and nothing new: a column cut, a row cut, one sum.
+#
+# What have we got? Each rank holds its part of every matrix and keeps it; what travels are vectors of D numbers, twice
+# in each layer; and a pass costs the same number of meetings, whether it carries one token or a whole prompt.
 #
 # ## The same on real processes
 #

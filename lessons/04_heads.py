@@ -11,8 +11,9 @@
 # %% [markdown]
 # # 04 · Heads: computed apart, then summed
 #
-# *Attention mixes tokens with each other. How can it be cut over ranks without mixing ranks, too?* About 35 minutes.
-# You need lesson 01 (states, all-reduce) and lesson 02 (column cut, row cut). The model is `tiny` of lesson 03.
+# *Attention mixes tokens with each other. How can it be cut over ranks without mixing ranks, too?* About 40 minutes.
+# You need lesson 01 (states, all-reduce) and lesson 02 (column cut, row cut). The model is `tiny`, which comes with
+# minitp and was really trained; a byte is a token (lesson 03 looks into its MLP).
 #
 # You will compute one head of a trained model by hand, see that no other head had a say in it, check to the last digit
 # that heads may be summed instead of joined, and then cut a head in two, to see why nobody does.
@@ -35,11 +36,11 @@ print(f"tiny: hidden size D = {D}, H = {H} heads of size E = {E}; {H} × {E} = {
 # %% [markdown]
 # ## What a head is
 #
-# In attention every token looks back at the tokens before it and takes something from each. Who is looked at, and how
-# much, is computed: a token's vector x is multiplied by three matrices, which give its **query** q (what it looks for),
-# its **key** k (what it can be found by) and its **value** v (what it hands over). Then
+# In attention every token looks at itself and the tokens before it, and takes something from each. How much is
+# computed: a token's vector x is multiplied by three matrices, which give its **query** q (what it looks for), its
+# **key** k (what it can be found by) and its **value** v (what it hands over). Then
 #
-# 1. scores: q · k with each earlier token, divided by √E;
+# 1. scores: its q · the k of each of these tokens, divided by √E;
 # 2. softmax: `eˢ / Σ eˢ`, which makes them shares that add up to 1;
 # 3. the values, added up by these shares.
 #
@@ -51,15 +52,13 @@ print(f"tiny: hidden size D = {D}, H = {H} heads of size E = {E}; {H} × {E} = {
 # so that a score can know the distance. And heads may share keys and values in groups: tiny has 8 query heads and 4 *kv
 # heads*.
 #
-# Here is what layer 0 of tiny reads when its text is "in a dic": the tokens' vectors, scaled by the norm.
+# First, x: what layer 0 of tiny reads when its text is "in a dic". That is one row of the embedding table for each
+# byte, scaled by the norm (each row to the same size, each column by a trained number).
 
 # %%
-from minitp.context import plan_pass
-from minitp.layers.attention import rotate
-
 text = "in a dic"
 T = len(text)
-one_rank = Placement(config, ranks=1)
+one_rank = Placement(config, ranks=1)                                                 # who holds what: here one has all
 
 
 def read(name):
@@ -70,6 +69,16 @@ def read(name):
 x = read("embedding.weight")[list(text.encode())]                                     # (T, D) a byte is a token
 x = x / np.sqrt((x * x).mean(-1, keepdims=True) + config.norm_eps) * read("layers.0.attention_norm.weight")
 W_q, W_k, W_v, W_o = (read(f"layers.0.attention.{name}.weight") for name in "qkvo")
+print(f"x {x.shape}; stored (out, in): W_q {W_q.shape}, W_k {W_k.shape}, W_v {W_v.shape}, W_o {W_o.shape}")
+
+# %% [markdown]
+# Now one head, in NumPy. `rows` picks the head's rows of a stored matrix; `turned` is rotary; the rest are the three
+# steps above. (A token must not look ahead, so the scores of later tokens are −∞ before the softmax.)
+
+# %%
+from minitp.context import plan_pass
+from minitp.layers.attention import rotate
+
 angles = plan_pass(config, np.arange(T)[None], dtype=np.float64)                      # of the positions 0 … T-1
 
 
@@ -87,7 +96,7 @@ def rows(W, number):
     return W[number * E:(number + 1) * E]
 
 
-future = np.triu(np.full((T, T), -np.inf), 1)                                         # a token can't look ahead
+future = np.triu(np.full((T, T), -np.inf), 1)                                         # added to the scores
 
 
 def head(h, W_q, W_k, W_v):
@@ -104,7 +113,8 @@ for h in range(H):
     print(f"head {h}", *(f"{share:5.2f}" for share in head(h, W_q, W_k, W_v)[0][-1]))
 
 # %% [markdown]
-# Each line adds up to 1, and each head looks elsewhere. That is what they are for.
+# Each line adds up to 1 (but for rounding). The first two heads look everywhere a little, the others each elsewhere.
+# That is what many heads are for.
 #
 # ## Heads don't know of each other
 #
@@ -129,8 +139,9 @@ print("head 5, last token:", together[-1].round(3), " with all others ruined:", 
 guess.check(int(np.isnan(alone).sum()), "a head reads its own rows of three matrices and the whole x, nothing else.")
 
 # %% [markdown]
-# So heads are the natural unit: a rank that holds a head's rows of W_q, W_k and W_v can do all of its attention,
-# softmax included, without a word to anyone. In lesson 02's terms: **a column cut**, at the borders of heads.
+# Not one number changed. So heads are the natural unit: a rank that holds a head's rows of W_q, W_k and W_v can do all
+# of that head's attention, softmax included, without a word to anyone. In lesson 02's terms: **a column cut**, at the
+# borders of heads.
 #
 # ## Side by side, then projected; or projected, then summed
 #
@@ -160,7 +171,7 @@ guess.check(float(difference), "a product is a sum over 10 columns; the heads on
 
 # %% [markdown]
 # The saying is right, to the last digit: projecting what was laid side by side *is* the sum of the heads' projections.
-# Each head's product is a **partial** sum of y. So attention ends like the MLP: partial, one all-reduce, whole.
+# Each head's product is a term of y, and a rank may add up those of its own heads. In lesson 02's terms: **a row cut**.
 #
 # ## And with real numbers?
 #
@@ -184,7 +195,7 @@ def added(ranks, dtype):
     total = np.zeros((T, D), dtype)
     for rank in range(ranks):
         term = np.zeros((T, D), dtype)
-        for column in Placement(config, ranks).held("head", rank):
+        for column in Placement(config, ranks).held("head", rank):                        # those of the rank's heads
             term += products[:, :, column]
         total += term
     return total
@@ -199,12 +210,13 @@ guess.check(bool(np.array_equal(added(H, np.float64), added(1, np.float64))),
             "the same products, added in other groups, are rounded at other places.")
 
 # %% [markdown]
-# No cut is wrong here; they are all rounded, each a little differently. This is why a model on 4 ranks gives almost,
-# but not exactly, the numbers that it gives on 2, and why a test of such a program says how much difference it allows.
+# Most numbers differ, by a last bit or so. No cut is wrong here; all are rounded, each a little differently. This is
+# why a model on 4 ranks gives almost, but not exactly, the numbers that it gives on 2, and why a test of such a program
+# says how much difference it allows.
 #
 # ## On ranks
 #
-# The placement deals out heads, never parts of one.
+# The **placement**, minitp's table of who holds what, deals out heads, never parts of one.
 #
 # **Predict.** Attention has four matrices and eight heads. How many sync points does it need?
 
@@ -237,11 +249,11 @@ print("largest difference from the heads by hand below 1e-12:",
 guess.check(layer.sync_points, "column cut, each head on its own, row cut: only y has to be added up.")
 
 # %% [markdown]
-# Three ranks work, too: some hold one head more. There kv head 1 is on two ranks, for query heads on both need it
-# (lesson 07).
+# Column cut, softmax on the shard, row cut, one all-reduce: attention is cut like the MLP. Three ranks work, too: some
+# hold one head more. There kv head 1 is on two ranks, for query heads on both need it (lesson 07).
 #
-# The picture of the chain, and of the matrix W_o with the true numbers of tiny (drawn as it multiplies: heads from top
-# to bottom, each rank its rows).
+# The picture of the chain, and of the matrix W_o with the true numbers of tiny. It is drawn as it multiplies: heads
+# from top to bottom, each rank its rows; a dash marks a negative number.
 
 # %%
 from minitp.runs import samples
@@ -255,10 +267,10 @@ pictures.parameter(Placement(config, ranks=4), "layers.0.attention.o.weight", re
 # ## Cut inside a head
 #
 # Why not smaller pieces? Give each of two ranks half of a head (we take head 6): 2 of its 4 columns of q and k. A score
-# q · k is a sum over these columns, so each rank gets a partial sum of every score. And next comes softmax.
+# q · k is a sum over these columns, so each rank gets one term of every score. And next comes softmax.
 #
-# **Predict.** Each rank takes the softmax of its half scores, and the results are added. To what do a token's shares
-# add up then?
+# **Predict.** Each rank takes the softmax of its terms, and the results are added. To what do a token's shares add up
+# then?
 
 # %%
 guess = predict("sum of the shares", None)
@@ -277,27 +289,24 @@ def show(name, numbers):
 
 
 show("softmax of the sum (right)", right)
-show("softmax of rank 0's half", each[0])
-show("softmax of rank 1's half", each[1])
+show("softmax of rank 0's terms", each[0])
+show("softmax of rank 1's terms", each[1])
 show("their sum", each[0] + each[1])
 show("half of that", (each[0] + each[1]) / 2)
 guess.check(float(round((each[0] + each[1]).sum(), 6)), "each adds up to 1. Even halved it isn't right.")
 
 # %% [markdown]
 # softmax(a + b) is not softmax(a) + softmax(b). It is lesson 02's line once more: a nonlinearity needs the whole sum.
-# So a cut inside heads must add up the scores first: a second sync. Is that only one more?
+# So a cut inside heads must add up the scores first: a second sync.
+
 
 # %%
-from minitp.plan import catalogue
-from minitp.trace.wording import size
-
-
 def inside_the_head(tp):
     mine = minitp.Cut(E, tp.size).of(tp.rank)                                         # some columns of one head
     part = slice(mine.start, mine.stop)
     scores = minitp.Partial(q[:, part] @ k[:, part].T / np.sqrt(E), tp)
     scores = tp.all_reduce(scores, site="scores", reason="softmax needs the whole scores")
-    y_p = softmax(scores + future) @ (x @ W_v_h[part].T)                              # (T, E_p) shard
+    y_p = softmax(scores + future) @ (x @ W_v_h[part].T)                              # (T, E_p) shard of the result
     term = y_p @ W_o[:, h * E:(h + 1) * E][:, part].T                                 # (T, D)
     return tp.all_reduce(minitp.Partial(term, tp), site="o", reason="add the partial y")
 
@@ -307,18 +316,33 @@ inside.tell()
 _, right = head(h, W_q, W_k, W_v)
 print("right:", np.allclose(inside.results[0], right @ W_o[:, h * E:(h + 1) * E].T))
 
+# %% [markdown]
+# Right, with two syncs. How large is the new one?
+#
+# **Predict.** Take a layer of SmolLM2 and a prompt of 1,000 tokens. y has D numbers for each token; scores there are
+# one for each head and each pair of tokens. How many times the bytes of y do the scores have?
+
+# %%
+from minitp.plan import catalogue
+from minitp.trace.wording import size
+
 smol = catalogue.model("smollm2-135m").config
-print(f"\nA layer of {smol.name}, {smol.heads} heads, float32:")
+print(f"{smol.name}: D = {smol.hidden}, {smol.heads} heads")
+guess = predict("bytes of the scores ÷ bytes of y", None)
+
+# %%
+print(f"A layer of {smol.name} in float32:")
 for tokens in (1, 100, 1000):
-    print(f"a prompt of {tokens:>5,} tokens: y {size(4 * tokens * smol.hidden):>8}, "
-          f"scores {size(4 * smol.heads * tokens ** 2):>8}")
+    y, scores = 4 * tokens * smol.hidden, 4 * smol.heads * tokens ** 2
+    print(f"a prompt of {tokens:>5,} tokens: y {size(y):>8}, scores {size(scores):>8}")
+guess.check(scores / y, "a score for each pair, D numbers for each token.")
 
 # %% [markdown]
-# Right, with two syncs. And the new one is the big one for long prompts: scores exist for every pair of tokens, so they
-# grow with the square of the prompt's length, while y grows with the length. That is why heads are the unit of cut.
+# For long prompts the new sync is by far the larger one: scores grow with the square of the prompt's length, y with the
+# length. That is why heads are the unit of the cut.
 #
-# Here is the true sync of attention in a recorded run, with each rank's heads and what they looked at. In a running
-# notebook it can be played.
+# Here is the true sync of attention in a recorded run: in each lane the rank's own queries, keys and values, what its
+# two heads looked at (*scores*), its rows of W_o, its term of y. In a running notebook it can be played.
 
 # %%
 pictures.watch(recorded, "The player at the attention of layer 0: on each of four lanes a rank's queries, keys and "
@@ -334,8 +358,8 @@ pictures.watch(recorded, "The player at the attention of layer 0: on each of fou
 #
 # ## Exercises
 #
-# **4.1** How many bytes would the sync of scores have in one layer of SmolLM2, in float32, for a prompt that fills its
-# context?
+# **4.1** How many bytes would the sync of scores have in one layer of SmolLM2, in float32, for the longest prompt that
+# it can read (its *context*)?
 
 # %%
 print("context of SmolLM2-135M:", smol.positions, "tokens; heads:", smol.heads)
@@ -344,7 +368,7 @@ exercise("4.1", None)
 
 # %% [markdown]
 # **4.2** `found` (T, H_p, E) is what this rank's heads found, `W_o` (D, H_p · E) its part of the output projection.
-# Return the whole y (T, D). Ranks hold different numbers of heads; one has none. One sync.
+# Return the whole y (T, D), on every rank. Ranks hold different numbers of heads; one has none. One sync.
 
 # %%
 def project_heads(tp, found, W_o):
@@ -356,7 +380,7 @@ exercise("4.2", project_heads)
 
 # %% [markdown]
 # **4.3** A head cut inside: `q` and `k` (T, E_p) are this rank's columns of one head of size `E`. Return the right
-# shares (T, T), on every rank; every token may look at every other. One sync.
+# shares (T, T), on every rank. Here every token may look at every other: nothing is −∞. One sync.
 
 # %%
 def shares_of(tp, q, k, E):

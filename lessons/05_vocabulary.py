@@ -12,12 +12,13 @@
 # # 05 · The vocabulary: a table cut in two ways, and logits that need not be whole
 #
 # *The first and the last matrix of a model are among its largest. How are they cut, and must every rank see every
-# logit?* About 30 minutes. You need lesson 02 (column and row cuts; the states whole, shard and partial).
+# logit?* About 35 minutes. You need lesson 02 (column and row cuts) and lesson 03 (passes, the model `tiny`).
 #
 # A model's text is a list of **tokens**: numbers from 0 to V − 1, V being the size of the **vocabulary**. The
-# **embedding** is a table with a row of D numbers for each token: what goes in is the row of the token. The **head** is
-# a matrix of the same shape, (V, D). Its product with the last activations gives one number for each token of the
-# vocabulary, the **logits**: the larger, the likelier that token comes next.
+# **embedding** is a table with a row of D numbers for each token: what goes in is the row of the token. The **head**
+# (not to be confused with attention's heads) is a matrix of the same shape, (V, D). Its product with the vector that
+# the last layer gives has one number for each token of the vocabulary, the **logits**: the larger, the likelier that
+# token comes next.
 #
 # Letters: `V` vocabulary, `D` hidden size, `p` ranks, `L` layers.
 
@@ -32,16 +33,16 @@ from minitp.lesson import begin, exercise, pictures, predict, run
 begin("05")
 V, D = 23, 6
 table = np.arange(V)[:, None] + np.arange(D) / 10           # row 12 is 12.0, 12.1, …: each number says where it is from
-ids = np.array([[12, 0, 22]])                                # (batch, tokens): one text of three tokens
+ids = np.array([[12, 3, 22]])                                # (batch, tokens): one text of three tokens
 print(table[ids[0]])
 
 # %% [markdown]
 # ## Cut along hidden: every rank knows a piece of every row
 #
 # The official code of LLaMA 1 and 2 calls this layer `ParallelEmbedding`. A rank holds some columns of the table, for
-# all tokens. It looks up its columns of the row; the ranks' columns are laid side by side.
+# all tokens. It looks up its columns of the row.
 #
-# **Predict.** Which collective makes the row whole: `all_reduce` or `all_gather`?
+# **Predict.** Which collective makes the row whole: `"all_reduce"` or `"all_gather"`?
 
 # %%
 guess = predict("the collective of a table cut along hidden", None)
@@ -71,8 +72,8 @@ guess.check(gathered.events[0].op, "each rank's numbers are complete and belong 
 # You can see it as lesson 02's row cut: a lookup is the product of a one-hot vector (V numbers, a 1 at the token) with
 # the table; the ranks cut the V terms of that sum, and so what each has is **partial**.
 #
-# **Predict.** How many numbers of rank 0's answer to these three tokens are not zero? (Its share of the vocabulary is
-# the first; a row is 6 numbers, but look at row 0.)
+# **Predict.** How many numbers of rank 0's answer to these three tokens are not zero? (The 23 rows are dealt out to 4
+# ranks, rank 0 has the first ones; a row is 6 numbers.)
 
 # %%
 guess = predict("numbers of rank 0's answer that are not zero", None)
@@ -91,13 +92,13 @@ summed = run(along_vocabulary, ranks=4)
 for rank, (term, _) in enumerate(summed.results):
     print(f"rank {rank} holds rows {minitp.Cut(V, summed.ranks).of(rank)} and adds {term[:, 1]} in column 1")
 summed.tell()
-guess.check(int((summed.results[0][0] != 0).sum()),
-            f"of {ids[0]} only token 0 lies in rank 0's rows, and one of its {D} numbers is a zero of its own.")
+guess.check(int((summed.results[0][0] != 0).sum()), f"of {ids[0]} only token 3 lies in rank 0's rows.")
 
 # %% [markdown]
 # ## Side by side
 #
-# **Predict.** Which of the two has the larger payload (the bytes of the whole array): `hidden`, `vocabulary` or `same`?
+# **Predict.** Which of the two has the larger payload (the bytes of the whole array): the cut along `"hidden"`, along
+# the `"vocabulary"`, or is it the `"same"`?
 
 # %%
 guess = predict("the larger payload", None)
@@ -121,42 +122,34 @@ guess.check("same" if gathered.payload == summed.payload else "different",
 # same pieces as the head, by the same rule. And where a model **ties** the two (one matrix is both), one cut serves
 # both. That is no law, as you will see at the end.
 #
-# Here is the table of a real model, SmolLM2-135M, in both cuts.
+# Here is the table of a real model, SmolLM2-135M, first cut along hidden, then along the vocabulary.
 
 # %%
 from minitp.plan import catalogue
 
 smollm2 = catalogue.model("smollm2-135m").config
-pictures.parameter(minitp.Placement(smollm2, 4, embedding="hidden"), "embedding.weight")
-
-# %%
-pictures.parameter(minitp.Placement(smollm2, 4, embedding="vocab"), "embedding.weight")
+for embedding in ("hidden", "vocab"):
+    pictures.parameter(minitp.Placement(smollm2, 4, embedding=embedding), "embedding.weight")
 
 # %% [markdown]
-# ## Vocabularies that don't divide
-#
-# A vocabulary is what the tokenizer's makers chose. `Cut` deals out whole rows, larger shares first, and a sum of zeros
-# and one row is right whatever the shares are.
-#
-# **Predict.** How many rows has the last of 3 ranks, of a vocabulary of 23?
-
-# %%
-guess = predict("rows on the last of 3 ranks", None)
+# V is what the makers of a model's tokens chose, and often it doesn't divide. `Cut` deals out whole rows, and a sum of
+# zeros and one row is right whatever the shares are:
 
 # %%
 for name, vocab in (("here", V), ("SmolLM2-135M", smollm2.vocab), ("GPT-2", catalogue.model("gpt2").config.vocab)):
     print(f"{name}: {vocab:,} on 3 ranks {minitp.Cut(vocab, 3).sizes}, on 5 {minitp.Cut(vocab, 5).sizes}")
-guess.check(minitp.Cut(V, 3).sizes[-1], "two ranks take one row more.")
 
 # %% [markdown]
 # Many programs can't do that: they add rows that stand for no token until V divides (lesson 07 counts what it costs).
 #
 # ## Logits: a shard for free
 #
-# The head's product gives rank r the logits of its own V/p tokens. To choose the next token by the largest logit (the
-# **arg-max**), somebody must compare them all. The plain way: gather them, so that every rank has all V.
+# The head, cut along the vocabulary, gives each rank the logits of its own tokens. To choose the next token by the
+# largest logit (the **arg-max**), somebody must compare them all. The plain way: gather them, so that every rank has
+# all V.
 #
-# **Predict.** How many bytes is that, for one token of SmolLM2-135M in float32? Its V is printed above.
+# **Predict.** How many bytes is that, for one token of SmolLM2-135M in float32 (4 bytes a number)? Its V is printed
+# above.
 
 # %%
 guess = predict("bytes of one token's gathered logits", None)
@@ -183,11 +176,11 @@ guess.check(everything.payload, "V numbers of 4 bytes, to find a single one.")
 # The largest of all is the largest of the ranks' largest. So each rank finds its own winner and sends two numbers: the
 # logit, and the token's id in the whole vocabulary. Nobody needs the others.
 #
-# minitp does so in `choose`, which generation calls. It sends each rank's best **two**, so that it can also say how far
-# the winner was ahead. Such a message is no sync point of the mathematics: the logits are done. The trace calls it a
-# **sample** event and counts it apart.
+# minitp does so in `choose`, which generation calls. It sends each rank's best **two** pairs, in 8 bytes a number, so
+# that it can also say how far the winner was ahead. The ranks do wait for each other here, but the model's mathematics
+# is done: the trace calls this a **sample** event and counts it apart from the sync points.
 #
-# **Predict.** How many times fewer bytes than the gather?
+# **Predict.** Gathered logits have how many times the bytes of the winners of 4 ranks?
 
 # %%
 guess = predict("gathered bytes ÷ bytes of the winners", None)
@@ -199,8 +192,8 @@ from minitp.sampling import Sampling, choose
 def winners_only(tp):
     cut = minitp.Cut(smollm2.vocab, tp.size)
     mine = cut.of(tp.rank)
-    shard = Logits(logits[mine.start:mine.stop].reshape(1, 1, -1), cut)            # says itself that it is a shard
-    return int(choose(shard, Sampling(), 0, tp).tokens[0])
+    shard = Logits(logits[mine.start:mine.stop].reshape(1, 1, -1), cut)            # logits that say whose they are
+    return int(choose(shard, Sampling(), 0, tp).tokens[0])                         # as it is set: the arg-max
 
 
 winners = run(winners_only, ranks=4)
@@ -211,28 +204,25 @@ guess.check(everything.payload / sum(event.payload for event in winners.events),
             f"{winners.ranks} ranks send 2 pairs of 16 bytes each; V doesn't enter.")
 
 # %% [markdown]
-# A draw at random needs no more: minitp adds noise to the logits, drawn for each token by its id, and takes the arg-max
-# of that. But a rule such as "only the likeliest tokens that together make nine tenths" (top-p) needs the sum over all
-# logits. On shards minitp refuses it alone, and says what would work.
-#
 # ## The same in a whole model
 #
-# Now the model that comes with minitp (really trained; a byte is a token), written twice: with gathered logits and with
-# the winners alone. Its table is cut along hidden the first time and along the vocabulary the second.
+# Now tiny writes a text three times: with its table cut along hidden, with its table cut along the vocabulary, and the
+# same with the winners alone instead of gathered logits.
 #
-# **Predict.** A pass of `L` = 2 layers has 2L + 2 sync points with gathered logits. How many without?
+# **Predict.** A pass of `L` = 2 layers has 2L + 2 sync points with gathered logits (lesson 03). How many with the
+# winners alone?
 
 # %%
-guess = predict("sync points of a pass with sharded logits", None)
+guess = predict("sync points of a pass with the winners alone", None)
 
 # %% tags=["C03"]
 from minitp.checkpoint import open_checkpoint
 from minitp.generate import Generation, Request
 from minitp.generate import run as write
-from minitp.models import CATALOG, Bundled
+from minitp.models import Bundled
 from minitp.weights import load_weights
 
-tiny = open_checkpoint(Bundled(CATALOG["tiny"].name).folder)
+tiny = open_checkpoint(Bundled("tiny").folder)
 prompt, new = b"The ", 16
 
 
@@ -254,13 +244,14 @@ for embedding, whole in (("hidden", True), ("vocab", True), ("vocab", False)):
 guess.check(made.sync_points // new, "the gather of the logits is gone; a sample event stands in its place.")
 
 # %% [markdown]
-# Three ways, one text. With this small V the bytes of the winners are not few; with a real one you saw the difference.
+# Three ways, one text. With tiny's small V the winners are an eighth of the logits' bytes; with SmolLM2's you saw the
+# true difference.
 #
 # ## One table for both: a tied table cut along hidden
 #
 # Where the head *is* the embedding table, and that is cut along hidden, a rank has some columns of it for all tokens.
 # Its product takes the same columns of x (a slice of what is whole: free), and gives all V logits, each a term of a
-# sum: the head has become lesson 02's **row cut**. So its sync is an all-reduce.
+# sum: the head has become lesson 02's **row cut**. Here is a small model of that kind, with random weights.
 #
 # **Predict.** Does that take more sync points in a pass than the table cut along the vocabulary (True or False)?
 
@@ -280,8 +271,8 @@ def logits_of(embedding, gathered=True):
         placement = minitp.Placement(tied, tp.size, embedding=embedding)
         weights = load_weights(RandomSource(tied), placement, tp, dtype=np.float64)
         ctx = plan_pass(tied, np.array([[0, 1, 2]]), dtype=np.float64)
-        return minitp.Transformer(tied, placement, tp).forward(ids, weights, ctx,
-                                                                      gathered=gathered).array
+        model = minitp.Transformer(tied, placement, tp)
+        return model.forward(ids, weights, ctx, gathered=gathered).array
     return run(on_rank, ranks=4)
 
 
@@ -293,9 +284,10 @@ print("equal to 12 digits:", np.allclose(by_rows.results[0], by_columns.results[
 guess.check(by_columns.sync_points > by_rows.sync_points, "one at each end, whichever way the table is cut.")
 
 # %% [markdown]
-# The same count, and no second copy of the table. But partial logits can't be compared rank by rank: the largest term
-# is not the largest sum. Where the winners alone are wanted, a reduce-scatter comes first (each rank gets the sums of
-# its own part of the vocabulary), so this way saves bytes and no sync.
+# The same count, with the two collectives swapped, and no second copy of the table. But partial logits can't be
+# compared rank by rank: the largest term is not the largest sum. Where the winners alone are wanted, a reduce-scatter
+# comes first (each rank gets the sums of its own part of the vocabulary: the third line above). So this cut can't save
+# the sync that the cut along the vocabulary saves.
 #
 # ## The same on real processes
 #
@@ -312,8 +304,9 @@ exercise("5.1", None)
 
 
 # %% [markdown]
-# **5.2** Write the lookup in a table cut along the vocabulary. You get the tokens (a list of ids), and your own `rows`
-# of the table as `held`. Return the whole rows of all tokens, (tokens, D), on every rank, with one sync.
+# **5.2** Write the lookup in a table cut along the vocabulary. You get the tokens (a list of ids), your part of the
+# table as `held` (V_p, D), and in `rows`, a `range`, which rows of the whole table these are. Return the whole rows of
+# all tokens, (tokens, D), on every rank, with one sync.
 
 # %%
 def lookup(tp, ids, held, rows):
@@ -325,7 +318,8 @@ exercise("5.2", lookup)
 
 # %% [markdown]
 # **5.3** Write the arg-max over sharded logits. You get your own shard and the `Cut` it comes from; a rank's shard may
-# be empty. Return the id of the largest logit (the lowest id of several) on every rank; gather two numbers a rank.
+# be empty. Return the id of the largest logit (the lowest id of several) on every rank; gather two numbers a rank. (An
+# array of one row a rank is gathered with `axis=0` and `cut=minitp.Cut(tp.size, tp.size)`.)
 
 # %%
 def winner(tp, own_logits, cut):

@@ -14,11 +14,11 @@
 # *Must the ranks divide the model evenly, and what does it cost when they don't?* About 30 minutes. You need lesson 04
 # (heads are cut whole; several query heads share a kv head) and lesson 05 (the vocabulary).
 #
-# SmolLM2-135M has 9 query heads and 3 kv heads. Most programs refuse to cut it on 4 ranks. minitp cuts any model on any
-# number of ranks, exactly. Who holds what is written in one table, the **placement**: loading, layers and pictures all
-# ask it, and no other code divides a size by a number of ranks.
+# SmolLM2-135M has 9 query heads and 3 kv heads. Many programs refuse to cut it on 4 ranks, for 4 divides neither.
+# minitp cuts any model on any number of ranks. Who holds what is written in one table, the **placement**: loading,
+# layers and pictures all ask it, and no other code divides a size by a number of ranks.
 #
-# Letters: `H` query heads, `K` kv heads, `E` numbers in a head, `D` hidden size, `V` vocabulary, `p` ranks.
+# Letters: `H` query heads, `E` numbers in a head, `D` hidden size, `p` ranks. *ffn* is the MLP's inner size.
 
 # %%
 import numpy as np
@@ -51,8 +51,8 @@ guess.check(minitp.Cut(smollm2.heads, 5).sizes[-1], "four ranks take 2, and one 
 # ## Kv heads are copied where the cut falls between query heads that share one
 #
 # Three query heads share each kv head here: 0, 1, 2 use kv head 0, and so on. A rank needs the kv heads of *its* query
-# heads. Where three sharers are spread over two ranks, both need the same kv head: both hold it, and both compute it.
-# So the kv heads are not cut, they are **covered**: each is held at least once.
+# heads. Where three sharers are spread over two ranks, both ranks need the same kv head: both hold its weights, and
+# both compute its keys and values. So the kv heads are not cut, they are **covered**: each is held at least once.
 #
 # **Predict.** On 5 ranks, how many kv heads do all ranks together hold, copies counted? (There are 3 to begin with.)
 
@@ -78,19 +78,22 @@ held = who_holds_what(5)
 guess.check(held, "kv heads 0, 1 and 2 are each needed on two ranks.")
 
 # %% [markdown]
-# The matrix that makes the keys, on 5 ranks. What several ranks hold is drawn in stripes, one for each holder.
+# The matrix that makes the keys, on 5 ranks, drawn as it multiplies: three kv heads from left to right. Where several
+# ranks hold the same part, each has a stripe of it. (A stripe is only a sign: each of these ranks holds the whole
+# part.)
 
 # %%
 pictures.parameter(minitp.Placement(smollm2, 5), "layers.0.attention.k.weight")
 
 # %% [markdown]
-# Copies must never be gathered: lay the ranks' kv heads side by side, and you get 6 where the model has 3. Nothing has
-# to be: a rank's query heads find their keys and values at home, and what leaves the rank are its terms of the output
-# projection, each query head's exactly once. (The copies' *gradients* do have to meet. That is lesson 09's.)
+# Copies must never be gathered: lay the ranks' kv heads side by side, and you get 6 where the model has 3. Nor need
+# they be: a rank's query heads find their keys and values at home, and what leaves the rank is its term of the output
+# projection, in which each query head counts exactly once. (In training the copies do have to meet: lesson 09.)
 #
 # ## Every run equals one rank
 #
-# Here is a small model with SmolLM2's head counts, and odd sizes elsewhere. It runs on 1 rank, and then on others.
+# Here is a small model with SmolLM2's head counts, odd sizes elsewhere, and random weights. It runs on 1 rank, and then
+# on others. Its vocabulary is cut, too: 23 words.
 #
 # **Predict.** With 5 ranks instead of 3, does a pass have more sync points (True or False)?
 
@@ -108,8 +111,8 @@ ids = np.array([[3, 0, 22, 7]])
 
 def logits_of(tp):
     placement = minitp.Placement(odd, tp.size)
-    weights = load_weights(RandomSource(odd), placement, tp, dtype=np.float64)
-    ctx = plan_pass(odd, np.arange(ids.shape[1])[None], dtype=np.float64)
+    weights = load_weights(RandomSource(odd), placement, tp, dtype=np.float64)     # each rank its slices of the same
+    ctx = plan_pass(odd, np.arange(ids.shape[1])[None], dtype=np.float64)          # the tokens' positions
     return minitp.Transformer(odd, placement, tp).forward(ids, weights, ctx).array
 
 
@@ -120,15 +123,16 @@ for p, found in runs.items():
     print(f"{p:2} ranks: equal to one rank in 12 digits: {close}; {found.sync_points} sync points, "
           f"{found.payload:,} B of payload")
 print("collectives inside the layers:", {event.op for event in runs[5].events if event.site.startswith("layers.")})
-guess.check(runs[5].sync_points > runs[3].sync_points, "neither count nor payload knows how the shares are cut.")
+guess.check(runs[5].sync_points > runs[3].sync_points, "neither count nor payload depends on how the shares are cut.")
 
 # %% [markdown]
 # ## A rank that owns nothing
 #
-# The last line had 11 ranks for 9 heads. Two of them have no head at all: an array of zero columns, a product with it
-# that is all zeros, and that is right: it is a term of a sum. What such a rank may not do is stay away.
+# The last of these runs had 11 ranks for 9 heads, so two of them have no head at all. What such a rank has of the
+# heads' results is an array of zero columns; its product with zero rows of the output projection has the full shape and
+# is all zeros: a right term of a sum.
 #
-# **Predict.** In how many sync points of a pass does rank 10, which has no head, take part? A pass has 6.
+# **Predict.** In how many of the pass's 6 sync points does rank 10, which has no head, take part?
 
 # %%
 guess = predict("sync points of the rank without a head", None)
@@ -147,29 +151,30 @@ guess.check(len(last), "a collective is everybody's. If one rank skipped it, all
 #
 # ## The slowest rank sets the pace
 #
-# Right isn't free. At each sync all wait for the one with the most to do. In attention that is a rank with the most
-# heads: 4 ranks have 3 heads at most, 5 ranks have 2.
+# An uneven cut is right, but it isn't free. At each sync all wait for the one with the most to do. In attention that is
+# a rank with the most heads; look at the first list of this lesson.
 #
-# **Predict.** By which factor is the attention of 9 heads faster on 4 ranks than on 3, if computing is all that counts?
+# **Predict.** By which factor are the 9 heads done faster on 4 ranks than on 3, if computing is all that counts?
 
 # %%
-guess = predict("speed of attention on 4 ranks ÷ on 3", None)
+guess = predict("speed of the heads on 4 ranks ÷ on 3", None)
 
 # %%
+from minitp.trace.wording import count
 from minitp.view.cuts import place
 
 heads_at_most = {p: max(minitp.Cut(smollm2.heads, p).sizes) for p in (1, 2, 3, 4, 5, 6, 8, 9, 12)}
 for p, most in heads_at_most.items():
     busiest = max(share.operations for share in place(smollm2, p).shares)
-    print(f"{p:2} ranks: heads {most} at most, done {smollm2.heads / most:.2f} times as fast as on one; "
+    print(f"{p:2} ranks: at most {count(most, 'head')}, done {smollm2.heads / most:.2f} times as fast as on one; "
           f"a whole pass {place(smollm2, 1).shares[0].operations / busiest:.2f} times")
 guess.check(heads_at_most[3] / heads_at_most[4], "the busiest rank has 3 heads in either case.")
 
 # %% [markdown]
-# The fourth rank speeds up no head, and the fifth helps: what counts is the largest share. The whole pass does better
-# on 4 ranks than the heads, for MLP and vocabulary divide more finely; on 9 it does worse, for the copies of kv heads
-# are computed, too. (Operations are counted from the placement: a multiplication and an addition for each weight that a
-# token meets. What the syncs cost comes on top, and lesson 06 prices it.)
+# The fourth rank doesn't speed up the heads, the fifth does: what counts is the largest share. The whole pass does
+# better on 4 ranks than the heads, for MLP and vocabulary divide more finely; on 9 it does worse, for the copies of kv
+# heads are computed, too. (Counted, not measured: a multiplication and an addition for each weight that a token meets.
+# What the syncs cost comes on top, and lesson 06 prices it.)
 #
 # ## Bytes of each rank
 #
@@ -179,13 +184,15 @@ guess.check(heads_at_most[3] / heads_at_most[4], "the busiest rank has 3 heads i
 pictures.bytes_per_rank(minitp.Placement(smollm2, 4))
 
 # %% [markdown]
-# Rank 0 has a query head more than the others, and rank 2 a kv head: look at the list above. The cut of the ffn (the
-# MLP's inner size) is free to make good for it: with `cut="balanced"` ranks that hold less of attention get more of it.
+# Rank 0 has a query head more than the others, and rank 2 a kv head more: look at the list above. (They cost the same:
+# a query head has columns of q and rows of the output projection, a kv head has columns of k and of v.) The ffn can be
+# cut as one likes: with `cut="balanced"` ranks that hold less of attention get more of it.
 #
-# **Predict.** The mean rank's bytes in % of the fullest one's (100 is perfectly even), with the balanced cut?
+# **Predict.** With the even cut the mean rank holds 96.9 % of the bytes that the fullest one holds. How many % is it
+# with the balanced cut?
 
 # %%
-guess = predict("evenness in % with the balanced cut", None)
+guess = predict("the mean rank in % of the fullest, balanced", None)
 
 # %%
 from minitp.view.shards import totals
@@ -193,7 +200,8 @@ from minitp.view.shards import totals
 for cut in ("even", "balanced"):
     placement = minitp.Placement(smollm2, 4, cut=cut)
     print(f"{cut}: ffn rows {placement.ffn.sizes}. {totals(placement, 4).sentence()}")
-guess.check(100 * totals(placement, 4).evenness, "an ffn row is small change: 3 times D numbers a layer.")
+guess.check(100 * totals(placement, 4).evenness,
+            "an ffn row is small, 3 × D numbers a layer, so ffn rows even out nearly all of it.")
 
 # %% [markdown]
 # ## The other way: padding
@@ -202,10 +210,10 @@ guess.check(100 * totals(placement, 4).evenness, "an ffn row is small change: 3 
 # logits, too. They must be **masked**, set to −∞ before a softmax: else words that don't exist take their part of the
 # probability.
 #
-# The loss of a token is log Σ exp z − z_t: z its logits, z_t the one of the word that really came. Take the model
-# above, whose 23 words become 24 on 4 ranks; the row of the 24th is zeros.
+# The loss says how little a model expected the word that really came: log Σ exp z − z_t, where z are its logits and z_t
+# is that word's. Take the model above, whose 23 words become 24 on 4 ranks; the row of the 24th is zeros.
 #
-# **Predict.** Is the loss with padding, unmasked, `higher`, `lower` or `equal`?
+# **Predict.** Is the loss with padding, unmasked, `"higher"`, `"lower"` or `"equal"`?
 
 # %%
 guess = predict("the loss with padded logits", None)
@@ -223,6 +231,9 @@ print(f"uneven {loss(z, 5):.6f}, padded to {len(padded)} {loss(padded, 5):.6f}, 
 guess.check("higher" if loss(padded, 5) > loss(z, 5) else "lower",
             "exp(0) = 1 joins the sum. The loss then depends on the number of ranks.")
 
+# %% [markdown]
+# And what does padding cost, in rows of the vocabulary and in heads?
+
 # %%
 gpt2 = catalogue.model("gpt2").config
 for p in (4, 8):
@@ -235,13 +246,14 @@ print(f"{smollm2.heads} heads padded on 4 ranks: {padded_heads} heads, {padded_h
       f"{padded_heads - smollm2.heads} of them for nothing; uneven: at most {heads_at_most[4]}")
 
 # %% [markdown]
-# Padding is no faster: its busiest rank has as many heads as the uneven cut's. It buys simplicity (all shapes are
-# equal) and pays in memory, in masks that must not be forgotten, and in checkpoints of another shape for each p.
+# Padding is no faster: each of its ranks has as many heads as the busiest of the uneven cut. It buys simplicity (all
+# shapes are equal) and pays in memory, in masks that must not be forgotten, and in weights of another shape for each p.
 #
 # ## The same on real processes
 #
-# This lesson needed ranks by the number, and so they were threads. The next cell takes what it gets: with `minitp run
-# -n 5 07_uneven_cuts.py` (or `mpirun -n 5 python 07_uneven_cuts.py`) they are 5 processes. Try other numbers.
+# This lesson needed certain numbers of ranks, and so they were threads. The next cell takes the ranks that were
+# started: with `minitp run -n 5 07_uneven_cuts.py` (or `mpirun -n 5 python 07_uneven_cuts.py`) they are 5 processes.
+# Try other numbers.
 
 # %%
 started = run(logits_of, ranks=4)
@@ -251,8 +263,8 @@ print(f"{started.ranks} ranks, heads {minitp.Cut(odd.heads, started.ranks).sizes
 # %% [markdown]
 # ## Exercises
 #
-# **7.1** Here are the heads of the largest Llama 3. It needs two machines of 8 cards. How many of the ranks hold each
-# of its kv heads?
+# **7.1** Below are the heads of the largest Llama 3, cut on two machines of 8 cards, a rank a card. How many of the
+# ranks hold each of its kv heads?
 
 # %%
 big, cards = catalogue.model("llama-3.1-405b").config, 16
@@ -273,8 +285,9 @@ exercise("7.2", kv_heads)
 
 
 # %% [markdown]
-# **7.3** Write the output projection. A rank gets `y`, what its own heads give, (tokens, heads · E), and the *whole*
-# `W_o`, stored (D, H · E); H heads on any number of ranks, also more than H. Return the whole result, with one sync.
+# **7.3** Write the output projection. A rank gets `y`, what its own heads give, (tokens, own heads · E), and the
+# *whole* `W_o`, stored (D, H · E), of which it is to use the columns of its own heads. H heads are dealt out by `Cut(H,
+# p)`, on any number p of ranks, also more than H. Return the whole result, on every rank, with one sync.
 
 # %%
 def project(tp, y, W_o, H):

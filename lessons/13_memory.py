@@ -11,8 +11,8 @@
 # %% [markdown]
 # # 13 · Memory: to run, to train
 #
-# *How many bytes does a model take, to run it and to train it, and what does a machine of 8 × 80 GB hold?* About 35
-# minutes. You need lesson 09 (what a backward pass keeps) and lesson 11 (who holds what).
+# *How many bytes does a model take, to run it and to train it, and what does a machine of 8 × 80 GB hold?* About 40
+# minutes. You need lesson 09 (gradients; the optimizer) and lesson 11 (ZeRO-3: weights that are dealt out).
 #
 # Memory is counted in **bytes a parameter**, term by term. You will hold the count against what minitp's own training
 # really keeps in its arrays, and then use it for models and machines that we don't have.
@@ -62,6 +62,9 @@ guess.check(round(2 * P / 1e9, 1), f"2 bytes · {P / 1e9:.1f}e9.")
 # - a float32 **master copy** of the weights, where the working ones are bf16: an update is often too small to change a
 #   bf16 number (you will see it at the end).
 #
+# Together with the weights these are the training's **states**. (It also keeps **activations**, what the forward pass
+# leaves for the backward pass; they come later.)
+#
 # "Do they train in single precision?" Mostly not: products and messages are bf16, what is added up stays float32. That
 # is **mixed precision**.
 #
@@ -84,7 +87,7 @@ for name, scheme in schemes.items():
     print(f"{name:20} {total(rows) // P:2} B a parameter = {terms}\n{'':20} {both(total(rows))}, "
           f"{total(rows) / (2 * P):g} × its file in bf16")
 estimate = named(QUESTIONS, "ten-to-twenty").ask().numbers["states zero-2"]
-print(f"DeepSpeed's own estimate of one card (ZeRO-2) counts {estimate:g}: bf16 gradients, and their float32 copy")
+print(f"DeepSpeed, a library for training, counts {estimate:g} in its own estimate for one card")
 precision = named(QUESTIONS, "precision").ask().numbers
 print(f"products in bf16 on {card.name}: {precision['speedup']:g} × as fast as in float32, by its data sheet")
 guess.check(int(MIXED.states), "2 + 2 working, 4 + 4 + 4 for the optimizer.")
@@ -92,8 +95,8 @@ guess.check(int(MIXED.states), "2 + 2 working, 4 + 4 + 4 for the optimizer.")
 # %% [markdown]
 # So "training takes 10 to 20 times the parameter count" is right, **in bytes: 16, 18 or 20 a parameter by scheme**,
 # before activations; 8 to 10 times the file that one runs. All in bf16 would be 8, and pays with lost updates. Half
-# precision makes products quick and messages small, but not the states: in float32 alone they are 16 as well, since no
-# second copy is needed. And none of this knows the batch yet.
+# precision makes products quick and messages small, but not the states: in float32 alone they are 4 + 4 + 8, 16 as
+# well, since no second copy is needed. And none of this knows the batch yet.
 #
 # ## What minitp's own training holds
 #
@@ -101,15 +104,9 @@ guess.check(int(MIXED.states), "2 + 2 working, 4 + 4 + 4 for the optimizer.")
 # minitp, takes one step of training; every rank counts the bytes of its own arrays, by kind. The planner is asked for
 # the same, and doesn't see the arrays.
 #
-# NumPy has no products in bf16, so in bf16 mode minitp keeps the *rounded* weights in float32 arrays. Gradients are
-# summed in float32.
-#
-# **Predict.** How many bytes a parameter is that, weights, gradients and optimizer together?
+# First what the ranks do (`learner` has a model, its weights and an optimizer; `step` is a step of training):
 
 # %%
-guess = predict("bytes a parameter in minitp's bf16 mode", None)
-
-# %% tags=["C10"]
 from minitp.checkpoint import open_checkpoint
 from minitp.config import TINY
 from minitp.model import Transformer
@@ -147,9 +144,19 @@ def held(learner, batch, tokens):
     return counted, own.held(rows)
 
 
+# %% [markdown]
+# NumPy has no products in bf16, so in bf16 mode minitp keeps the *rounded* weights in float32 arrays. Gradients are
+# summed in float32.
+#
+# **Predict.** How many bytes a parameter is that, weights, gradients and optimizer together?
+
+# %%
+guess = predict("bytes a parameter in minitp's bf16 mode", None)
+
+# %% tags=["C10"]
 for row in own.training(Placement(TINY, 4), 0, 2, 32, dtype="bf16"):
-    if row.kind != "activations" and row.kind != "logits":
-        print(f"{row.kind:9} {row.term:22} {row.formula:42} {row.bytes:7,} bytes")
+    if row.kind not in ("activations", "logits"):
+        print(f"planned on rank 0: {row.kind:9} {row.term:26} {row.bytes:7,} bytes")
 for dtype in ("float32", "bf16"):
     found = run(lambda tp, dtype=dtype: held(learner_of(tp, dtype=dtype), 2, 32), ranks=4).results
     counted = found[0][0]
@@ -161,9 +168,8 @@ for dtype in ("float32", "bf16"):
 guess.check(sum(states.values()), "4 rounded weights, 4 gradients, 12 for master copy and moments.")
 
 # %% [markdown]
-# To the byte, activations too. (In the formulas a size with `_p` is this rank's share, `s` and `g` are the bytes of a
-# number, `N_p` its numbers.) A training run's trace has the counted bytes in its header. Here is the trace of a run
-# that comes with minitp; `minitp plan check` does the same with a run of your own.
+# To the byte, and activations too. A training run's trace has the counted bytes in its header. Here is the trace of a
+# run that comes with minitp; `minitp plan check` does the same with a run of your own.
 
 # %%
 from minitp.runs import samples
@@ -207,12 +213,14 @@ guess.check(round(kept["none", (1, 128)] / kept["none", (1, 64)], 2),
             "most terms grow with the tokens, attention's scores with their square.")
 
 # %% [markdown]
-# Twice the sequences is nearly twice the bytes (the mask is shared). Twice the length is more than twice; without the
-# scores, nearly twice. *Full* saves little here, as `tiny` has two layers: at its fullest moment one of them has been
-# run again and has all of itself, scores too. With many layers the inputs that all of them keep outweigh it.
+# Twice the sequences is nearly twice the bytes (the mask that hides later tokens is one for all sequences). Twice the
+# length is more than twice; without the scores, nearly twice. *Full* saves little here, as `tiny` has two layers: at
+# its fullest moment one of them has been run again and has all of itself, scores too. A large model has many layers,
+# and keeps only the inputs of all but one.
 #
-# For large models Korthikanti et al. (2022) count `s·b·h · (34 + 5·a·s/h)` bytes a layer: 2-byte numbers, 1-byte
-# dropout masks, scores kept. minitp's planner counts array by array. Do they agree, and what became of it since?
+# For large models Korthikanti et al. (2022) count `s·b·h · (34 + 5·a·s/h)` bytes a layer: numbers of 2 bytes, the
+# scores, and a byte for each number that **dropout** (setting some to zero at random) may hit. minitp's planner counts
+# array by array. Do they agree, and what became of it since?
 
 # %% tags=["C10"]
 from minitp.plan import memory
@@ -231,17 +239,17 @@ for name, job in jobs.items():
     print(f"{name:28} {both(size):22} {size / P:.2g} B a parameter, {size / formula:.3f} of the formula")
 
 # %% [markdown]
-# The two counts agree. Since then dropout has gone, and fused attention kernels compute the scores again as they go:
-# about a quarter is left. Beside 16 bytes a parameter one sequence is little; hundreds at once would not be. (A card
-# works on few at a time, and ranks share them out.)
+# The two counts agree. Since then dropout has gone, and attention's GPU programs compute the scores again as they go:
+# about a quarter is left. Beside 16 bytes a parameter one sequence is little; hundreds at once would not be. So a
+# step's batch is worked off in **micro-batches** of a few sequences, one after the other, whose gradients are added up.
 #
 # ## Is it parameters × batch?
 #
 # "Total memory isn't proportional to parameters × batch, but it grows with both." Right: it is a **sum**. The planner
 # takes it apart: it computes every term again for a model twice as wide, and for more sequences, and looks which grew.
 #
-# **Predict.** Llama-2 7B at twice its width has about 4 × the parameters. With 8 × the sequences besides, by what
-# factor does the memory of training grow?
+# **Predict.** Llama-2 7B is trained with one sequence of 2,048 tokens at once. At twice its width it has about 4 × the
+# parameters. With 8 × the sequences besides, by what factor does the memory grow?
 
 # %%
 guess = predict("memory of 4 × the parameters and 8 × the sequences over what it was", None)
@@ -264,13 +272,16 @@ pictures.growing(asked)
 # %% [markdown]
 # Weights, gradients and optimizer know the parameters alone. Logits know the batch (and the vocabulary). **One term has
 # the product in it, activations**, and even that one with the model's *width*, not its parameters: twice the width is
-# four times the parameters. The app's page *Memory and machines* has this picture with two sliders.
+# four times the parameters. (The black line is where a bar would end were it parameters × sequences; where it lies
+# above the picture, an arrow says how far.) The app's page *Memory and machines* has this picture with two sliders.
 #
 # ## 8 × 80 = 640 GB: what fits
 #
 # The usual machine has 8 such cards with fast links between them. Full **fine-tuning** (training a finished model
 # further, every weight of it) keeps the same states as training from the start; only the number of tokens differs.
-# (Adapters such as LoRA leave the weights as they are, and need little more than running does.)
+# (Adapters such as LoRA train a few added weights, and keep states for these alone.) The cards share everything: by TP,
+# a pipeline, or **ZeRO**, which deals out over copies of the model the optimizer's states (ZeRO-1), the gradients, too
+# (ZeRO-2), or the weights as well (ZeRO-3, lesson 11).
 #
 # **Predict.** Which is the largest model that such a machine can *train*: `13B`, `33B`, `65B` or `175B`?
 
@@ -281,11 +292,11 @@ guess = predict("largest model that 8 × 80 GB can train: 13B, 33B, 65B or 175B"
 numbers = named(QUESTIONS, "one-machine").ask().numbers
 print(f"the machine: {both(numbers['bytes'])} by name, {both(numbers['bytes real'])} as its cards report")
 names = [name.removesuffix(" runs") for name in numbers if name.endswith(" runs")]
+print("                  weights, 2 B   runs?     states, 16 B   trains or fine-tunes, with activations?")
 for name in names:
     size = catalogue.model(name).parameters / 1e9
     runs, trains = ("yes" if numbers[f"{name} {what}"] else "no" for what in ("runs", "trains"))
-    print(f"{name:15} to run, 2 B: {2 * size:7,.0f} GB, {runs:3}   to train or fine-tune, 16 B and activations: "
-          f"{16 * size:6,.0f} GB, {trains}")
+    print(f"{name:15}{2 * size:13,.0f} GB   {runs:3}{16 * size:18,.0f} GB   {trains}")
 fits = {what: [name for name in names if numbers[f"{name} {what}"]][-1] for what in ("runs", "trains")}
 print(f"largest that runs: {fits['runs']}; largest that trains: {fits['trains']}")
 guess.check(fits["trains"].rpartition("-")[2].upper(), "by the best layout that the planner finds, with a reserve kept "
@@ -317,9 +328,9 @@ print(f"weights and gradients are {numbers['bytes said'] / numbers['bytes 16']:.
 guess.check(int(numbers["cards 16"]), f"16 · {P / 1e9:.1f}e9 / 80e9, rounded up.")
 
 # %% [markdown]
-# 700 GB is right for what it counts, **and not enough**: the optimizer's 12 bytes are left out, three quarters of it
-# all. The states are 2.79 TB to 3.14 TB, so 33 to 40 cards *before activations*, by real or nominal size and by 16 or
-# 18 bytes. To *run* it, one machine does.
+# 700 GB is right for what it counts, **and not enough**: the optimizer's 12 bytes are left out, three quarters of the
+# states. These are 2.79 TB to 3.14 TB: 33 to 40 cards *before activations*, by real or nominal size and by 16 or 18
+# bytes. To *run* it, one machine does.
 #
 # ## Are single-precision gradients sensible?
 #
@@ -331,10 +342,7 @@ guess.check(int(numbers["cards 16"]), f"16 · {P / 1e9:.1f}e9 / 80e9, rounded up
 # %%
 guess = predict("a thousand ones, summed in bf16", None)
 
-# %% tags=["C16", "C09"]
-from minitp.train.step import accumulate, split_batch
-
-
+# %% tags=["C16"]
 def summed(terms, kind):
     """Added up one by one, the running sum rounded to `kind` each time; and the share of terms that changed nothing."""
     running, lost = np.zeros(terms.shape[1:], kind), 0
@@ -348,6 +356,12 @@ ones = np.ones((1000, 1), np.float32)
 print("a thousand ones:", {kind.__name__: float(summed(ones, kind)[0][0]) for kind in (bfloat16, np.float32)})
 guess.check(float(summed(ones, bfloat16)[0][0]), "257 lies halfway between 256 and 258, and is rounded to 256.")
 
+# %% [markdown]
+# Ones are the worst case: real gradients have both signs. Below are those of `tiny`'s head, one of each micro-batch.
+
+# %% tags=["C16", "C09"]
+from minitp.train.step import accumulate, split_batch
+
 
 def gradients_of(tp, micro_batches):
     """The gradient at tiny's head of each micro-batch."""
@@ -360,27 +374,24 @@ def gradients_of(tp, micro_batches):
     return np.stack(found)
 
 
-terms = run(lambda tp: gradients_of(tp, 64), ranks=1, threads=True).results[0]
-right = summed(terms, np.float64)[0]
-print(f"{len(terms)} real gradients of tiny's head, one of each micro-batch, added up one by one:")
-for kind in (bfloat16, np.float32):
-    found, lost = summed(terms, kind)
+terms = run(lambda tp: gradients_of(tp, 128), ranks=1, threads=True).results[0]
+for n, kind in ((8, bfloat16), (32, bfloat16), (128, bfloat16), (128, np.float32)):
+    right, (found, lost) = summed(terms[:n], np.float64)[0], summed(terms[:n], kind)
     error = np.linalg.norm(found - right) / np.linalg.norm(right)
-    print(f"in {kind.__name__:8}: {lost:.0%} of the terms changed nothing, the sum is off by {error:.0%}")
+    print(f"{n:3} added up in {kind.__name__:8}: {lost:.0%} of the terms changed nothing, the sum is {error:.1%} off")
 kept = [name for name, one in catalogue.runs().items() if one.training.precision.gradients == 4]
 print(f"float32 gradients: {MIXED_FP32_GRADIENTS.states - MIXED.states:g} bytes a parameter more, for {model.name} "
       f"{both(precision['more bytes'])}. Runs of the catalogue that kept them: {', '.join(kept)}")
-print(f"a step of BLOOM sums {precision['micro-batches']:g} micro-batches on each of its replicas")
+print(f"a step of BLOOM sums {precision['micro-batches']:g} micro-batches on each copy of the model")
 
 # %% [markdown]
-# Real gradients have both signs, so their sum suffers less than that of the ones; still, a third of the additions were
-# lost, and longer sums lose more. So **yes, they are sensible**, for 2 bytes a parameter: what is *added up* is kept in
-# float32, what is *multiplied or sent* may be bf16. BLOOM and the largest Llama were trained so, and minitp does it,
-# too. Norms, softmax and the loss are computed in float32 for the same reason. It holds for weights as well: an update
-# is added to them.
+# Many additions are lost, and the longer the sum, the more it is off. So **yes, they are sensible**, for 2 bytes a
+# parameter: what is *added up* is kept in float32, what is *multiplied or sent* may be bf16. BLOOM and the largest
+# Llama were trained so, and minitp does it, too. Norms, softmax and the loss are computed in float32 for the same
+# reason. It holds for weights as well: an update is added to them.
 #
-# **Predict.** One step of Adam changes every weight of `tiny`. How many percent of the weights are still the same when
-# rounded to bf16?
+# **Predict.** One step of Adam changes every weight of a matrix of `tiny`. How many percent of them are still the same
+# when rounded to bf16?
 
 # %%
 guess = predict("percent of bf16 weights that a step leaves as they were", None)
@@ -388,7 +399,7 @@ guess = predict("percent of bf16 weights that a step leaves as they were", None)
 
 # %% tags=["C16"]
 def one_step(tp):
-    """Shares of weights that a step changes: of the master copy, and of the rounded weights."""
+    """Shares of one matrix that a step changes: of its master copy, and of the rounded weights."""
     learner = learner_of(tp, dtype="bf16")
     name = "layers.0.mlp.down.weight"
     before = learner.optimizer.master[name].copy(), learner.weights[name].copy()
@@ -438,11 +449,15 @@ exercise("13.3", total_gradient)
 
 
 # %% [markdown]
-# **13.4** States needn't be kept p times. This is ZeRO-1 for the simplest optimizer, `m ← 0.9 m + g`, `w ← w − 0.1 m`:
-# every rank has the whole weights `w` and the gradient `g` of its own tokens, but only its slice `m_p` of the moment,
-# by `Cut(len(w), tp.size)`. Return the new `w` (whole) and the new `m_p`, with as few bytes as possible.
+# **13.4** States needn't be kept p times. This is ZeRO-1 for the simplest optimizer, `m ← DECAY · m + g` and
+# `w ← w − RATE · m`: every rank has the whole weights `w` and the gradient `g` of its own tokens, but only its slice
+# `m_p` of the moment, by `Cut(len(w), tp.size)`. Return the new `w` (whole) and the new `m_p`, with as few bytes as
+# possible.
 
 # %%
+DECAY, RATE = 0.9, 0.1
+
+
 def zero_1(tp, w, g, m_p):
     ...
 

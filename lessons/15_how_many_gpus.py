@@ -12,7 +12,7 @@
 # # 15 · How many GPUs
 #
 # *How many cards does a model take to run, to train, and why not one big one?* About 40 minutes. You need lesson 13
-# (the bytes of weights, gradients and optimizer) and lesson 14 (what the cards send each other).
+# (the bytes of weights, gradients and optimizer) and lesson 14 (TP, PP and DP, and what they send).
 #
 # Three divisions answer most of it. Bytes over a card's bytes is how many cards must **hold** it. Operations over a
 # card's rate is how long they **compute**. Bytes over a card's bandwidth is how long a token **reads**. For each
@@ -55,10 +55,10 @@ for name in ("llama-65b", "llama-3.1-405b"):
 # %% [markdown]
 # ## The biggest LLaMA, to run
 #
-# Its authors store weights in bf16, 2 bytes each; fp8 is 1. (A card's two sizes are the same memory: the maker's 80
-# GiB, sold as "80 GB". Both counts are in use, so both are printed.)
+# Of the two above one was the largest of the first LLaMA, the other is the largest of its successors. Their authors
+# store weights in half precision, 2 bytes each; fp8 is 1.
 #
-# **Predict.** How many cards of 80e9 bytes hold the larger one's weights in bf16?
+# **Predict.** How many cards of 80e9 bytes (the size in their name) hold the larger one's weights in bf16?
 
 # %%
 guess = predict("cards for the biggest LLaMA in bf16, by bytes", None)
@@ -82,10 +82,10 @@ guess.check(ceil(2 * catalogue.model("llama-3.1-405b").parameters / a100.memory)
 
 # %% [markdown]
 # So "how many GPUs does the biggest LLaMA take" has several right answers. The older one fits 2 cards by its bytes and
-# is used on 8, since its files are cut for so many ranks. The newer one needs 11 (10 by the real size) by bytes. As a
-# pipeline of 11 (PP11) it doesn't fit: stages have whole layers, and the fullest one decides, which must leave a
-# reserve free and hold the keys and values of the text besides. 12 do: TP6 shares each matrix among 6 cards, and two
-# such groups have half of the layers each (PP2). As whole machines that is 16. In fp8 one machine of 8 does.
+# is used on 8, since its files are cut for so many ranks. The newer one needs 11 (10 by the real size) by bytes. But as
+# a pipeline of 11 (PP11) it doesn't fit: stages have whole layers, and the fullest one decides. It must hold the text's
+# keys and values besides, and a reserve is left free for what no plan counts. 12 do: TP6 shares each matrix among 6
+# cards, and two such groups have half of the layers each (PP2). As whole machines that is 16. In fp8 one machine does.
 #
 # These are the 12. Its heads don't divide by 6, so some ranks hold a little more.
 
@@ -94,7 +94,7 @@ pictures.memory(model="llama-3.1-405b", machine="8xa100-80", devices=12, tp=6, p
 
 # %% [markdown]
 # Why believe the planner's bytes? Because they are those of a real run. Here ranks load the small model `tiny` and
-# count the arrays they hold, beside the planned weights of the same ranks.
+# count the bytes of the arrays they hold, beside the weights that are planned for the same ranks.
 
 # %%
 tiny, source = catalogue.model("tiny"), open_checkpoint(Bundled("tiny").folder)
@@ -108,15 +108,15 @@ real = run(held, ranks=3).results
 job = Inference(weights="float32")
 planned = [by_kind(memory.rows(tiny, Layout(tp=len(real)), job, Place(rank, 0, 0, 0)))["weights"]
            for rank in range(len(real))]
-print("the fullest rank holds more than the mean:", max(real) > sum(real) / len(real))
-print("planned and held bytes are the same on every rank:", planned == real)
+for rank, (here, there) in enumerate(zip(real, planned, strict=True)):
+    print(f"rank {rank} holds {here:,} bytes, planned {there:,}")
 
 # %% [markdown]
 # ## What fits one machine of 8 × 80 GB
 #
-# 640 GB. Running takes 2 bytes a parameter; training takes 16 (lesson 13: 2 + 2 and 12 of optimizer state).
+# Lesson 13 went through the catalogue's models. As a division: running takes 2 bytes a parameter, training 16.
 #
-# **Predict.** How many billions of parameters can it train, by bytes alone?
+# **Predict.** How many billions of parameters can one machine train, by bytes alone?
 
 # %%
 machine = catalogue.machine("8xa100-80")
@@ -127,16 +127,16 @@ guess = predict("billions of parameters, trained on one machine", None)
 # %% tags=["C08"]
 print(f"by bytes: runs up to {total / 2 / 1e9:g} billion, trains up to {total / MIXED.states / 1e9:g} billion")
 one = ask("one-machine")
-names = [name.removesuffix(" runs") for name in one if name.endswith(" runs")]
-for name in names:
-    can = [word for word in ("runs", "trains") if one[f"{name} {word}"]]
-    print(f"{name:15} {catalogue.model(name).parameters / 1e9:6.1f} billion: {' and '.join(can) or 'neither'}")
+for what in ("runs", "trains"):
+    sizes = {name.removesuffix(f" {what}"): can for name, can in one.items() if name.endswith(f" {what}")}
+    fit = {name: catalogue.model(name).parameters for name, can in sizes.items() if can}
+    largest = max(fit, key=fit.get)
+    print(f"planner: the largest of the catalogue that it {what} is {largest}, {fit[largest] / 1e9:.1f} billion")
 guess.check(total / MIXED.states / 1e9, "640 GB over 16 bytes.")
 
 # %% [markdown]
-# The planner stays below both divisions: beside the states stand activations and a reserve, and a layer's weights whole
-# while they are used. Of the catalogue's models it runs all up to BLOOM and trains none larger than `llama-33b`.
-# Fine-tuning all weights takes the same bytes as training; only its tokens are fewer.
+# The planner stays below both divisions: beside the states it counts activations, and leaves a reserve. Fine-tuning all
+# weights takes the same bytes as training; only its tokens are fewer.
 #
 # ## Training the middle sizes on one machine: bytes and days
 #
@@ -144,7 +144,7 @@ guess.check(total / MIXED.states / 1e9, "640 GB over 16 bytes.")
 # parameters on T tokens takes about 6·P·T operations: 2 for each parameter and token forward, twice as many backward.
 # Divide by what 8 cards reach.
 #
-# **Predict.** How many years would GPT-3 compute on one machine? Its T and the cards' rate are printed.
+# **Predict.** How many years would GPT-3 compute on one machine? Its T and a card's rate are printed.
 
 # %%
 gpt3, rate = catalogue.model("gpt-3-175b"), a100.peak("bf16") * a100.flops_reached
@@ -165,9 +165,9 @@ for model in (catalogue.model("llama-65b"), gpt3):
 guess.check(days / 365, "6 P T / (8 cards · rate).")
 
 # %% [markdown]
-# So both halves of the statement hold. The bytes could be moved to the host's memory; the years could not. Here the
-# planner divides as you do: what is computed again or waited for comes on top. And LLaMA-65B, with fewer parameters,
-# takes longer than GPT-3, because it saw more tokens: the product counts.
+# So both halves of the statement hold. The bytes could be moved to the host's memory; the years could not. They are the
+# least: the rate is a well-tuned layer's, and what is computed again or waited for comes on top. LLaMA-65B, with fewer
+# parameters, takes longer than GPT-3, because it saw more tokens: the product counts.
 #
 # ## About 400 GPUs for GPT-3
 #
@@ -185,7 +185,8 @@ print(f"{gpt3.config.layers} layers, {gpt3.parameters / 1e9:.0f} billion paramet
 for card, per_card, factor in (("A100", 140e12, 6), ("A100", 140e12, 8), ("V100", 24.6e12, 6)):
     days = factor * gpt3.parameters * T / (400 * per_card) / DAY
     print(f"400 {card} at {per_card / 1e12:g}e12, {factor}PT: {days:.0f} days")
-print(f"planner: {asked['A100 days by 6PT']:.0f}, {asked['A100 days']:.0f}, {asked['V100 days']:.0f}")
+days = [asked[name] for name in ("A100 days by 6PT", "A100 days", "V100 days")]
+print("planner, the same three: " + ", ".join(f"{each:.0f}" for each in days) + " days")
 print(f"cards by the bytes of its states: {asked['A100 floor']:.0f} A100, {asked['V100 floor']:.0f} V100 of 32 GB")
 print(f"400 cards: {400 // 8} machines of 8; 100 machines with {400 // 100} each")
 near = catalogue.run("gpt-3-175b-sc21-384")
@@ -195,8 +196,8 @@ guess.check(work / (400 * 140e12) / DAY, "6PT; with every forward pass done twic
 
 # %% [markdown]
 # Both 65 and 87 days are right; they count different things. Recomputation (lesson 13) does every forward pass twice, 8
-# operations instead of 6, and the published rate of 140 counts them. On V100 cards it is a year. So: 400 of either
-# would hold it, and time decides. As to "100 machines": 400 cards are 50 machines of 8, or 100 of 4; nobody published
+# operations instead of 6, and the published rate of 140 counts them. On V100 cards it is a year. So 400 of either would
+# hold the states, and time decides. As to "100 machines": 400 cards are 50 machines of 8, or 100 of 4; nobody published
 # which.
 #
 # ## A thousand GPUs and real layouts
@@ -216,18 +217,20 @@ for name in ("bloom-176b", "llama-65b", "llama-3.1-405b-16384"):
     found = catalogue.run(name)
     known, job, cards = found.published, found.training, int(asked[f"{name} devices"])
     days = known.get("days") or known["gpu_hours"] / cards / 24
-    print(f"{name}: {cards:,} cards, {found.layout or 'no layout published'}; {job.batch:,} sequences of {job.seq:,}")
-    print(f"    planned: fullest card {asked[f'{name} held'] / 1e9:.1f} GB, step {asked[f'{name} step s']:.1f} s, "
-          f"{asked[f'{name} days']:.0f} days; published: {days:.0f} days"
+    print(f"{name}: {cards:,} cards, {found.layout or 'no layout published, the fastest that fits'}; a step of "
+          f"{job.batch:,} sequences of {job.seq:,}")
+    print(f"    states {found.model.parameters * job.precision.states / 1e12:.1f} TB; planned: fullest card "
+          f"{asked[f'{name} held'] / 1e9:.1f} GB, step {asked[f'{name} step s']:.1f} s, {asked[f'{name} days']:.0f} "
+          f"days; published: {days:.0f} days"
           + (f", step {known['step_seconds']:g} s" if "step_seconds" in known else ""))
 
 # %% [markdown]
 # "Up to about 1,000 GPUs" was right of BLOOM's time; it has grown since. The largest of these models would fill a small
 # part of 80 TB. Cards are added for *time*, and the batch makes that possible: thousands of sequences a step, so that
-# every replica has work. Published days hold restarts and ramp-up, which no planner counts; those of the biggest LLaMA
-# are hours of all its training phases together, so it is by chance that they are what is planned for one.
+# every copy of the model has work. Published days hold restarts and ramp-up, which no planner counts; those of the
+# biggest LLaMA are hours of all its training phases together, so it is by chance that they are what is planned for one.
 #
-# A planner can also search. Give it BLOOM's cards, batch, recomputation and ZeRO-1, and let it try every mesh:
+# A planner can also search. Give it BLOOM's cards, batch, recomputation and ZeRO-1, and let it try every TP × PP × DP:
 
 # %% tags=["C12"]
 bloom = catalogue.run("bloom-176b")
@@ -249,8 +252,8 @@ pictures.memory(task="train", model="gpt-3-175b", machine="8xa100-80", devices=n
                 recompute=near.training.recompute)
 
 # %% [markdown]
-# Most of it are states, as the division said. The first and the last stage also have the embedding and the logits, and
-# a stage keeps the activations of the micro-batches that are on their way behind it: the earlier, the more.
+# Most of it are states, as the division said. The first and the last stage also have the embedding and the head, and a
+# stage keeps the activations of the micro-batches that have passed it and not yet come back: the earlier, the more.
 #
 # ## The biggest LLaMA, to train
 #
@@ -260,23 +263,26 @@ pictures.memory(task="train", model="gpt-3-175b", machine="8xa100-80", devices=n
 guess = predict("times as fast on 16,384 as on 1,024 cards", None)
 
 # %% tags=["C07"]
-asked = ask("train-biggest")
-print(f"by the bytes of its states: {asked['floor']:.0f} cards")
-for cards in (1024, 4096, 16384):
-    print(f"{cards:6,} cards: {asked[f'{cards} days']:6,.0f} days, fullest {asked[f'{cards} held'] / 1e9:.0f} GB, "
-          f"{100 * asked[f'{cards} mfu']:.0f} % of the peak")
-print("layouts and what is computed again: minitp plan ask train-biggest")
+found = named(QUESTIONS, "train-biggest").ask()
+asked, (table,) = found.numbers, found.tables
+print(f"by the bytes of its states, gradients in float32: {asked['floor']:.0f} cards")
+for row in table.rows[::2]:
+    cells = dict(zip(table.heads, row, strict=True))
+    cards = int(cells["cards"].replace(",", ""))
+    print(f"{cards:6,} cards: {asked[f'{cards} days']:5,.0f} days, {cells['MFU']} of the peak; computed again: "
+          f"{cells['computed again']}\n{'':14} {cells['best layout that fits'].removesuffix(' *')}")
 guess.check(asked["1024 days"] / asked["16384 days"], "more cards leave room: nothing need be computed again.")
 
 # %% [markdown]
-# A little more than the factor of the cards: with more of them each holds less, and on the most cards nothing is thrown
-# away and computed again. Ninety-odd cards would hold its states; nobody would wait for them.
+# A little more than the factor of the cards: on the most cards there is room to keep all activations, on the fewest the
+# forward pass is computed again. (SP, sequence parallelism, cuts the activations between TP's sums as well; chunks are
+# pieces of a stage, taken in turn, so that it idles less.) Ninety-odd cards would hold its states; nobody would wait.
 #
 # ## Why does nobody build a GPU with 1 TB?
 #
-# A token reads every weight once. Take an A100, leave its bandwidth as it is, and give it 1 TB.
+# A token reads every weight once. Take an A100, leave its bandwidth as it is, and give it 1 TB of memory.
 #
-# **Predict.** How many tokens a second does a model give that fills it?
+# **Predict.** How many tokens a second does a model write that fills it, one text at a time?
 
 # %%
 bandwidth = a100.bandwidth * a100.bandwidth_reached
@@ -292,40 +298,40 @@ print(f"the biggest LLaMA in bf16: {asked['model s'] * 1000:.0f} ms on the one c
       f"{asked['many s'] * 1000:.0f} ms on {asked['many']:.0f} usual ones, sync points included")
 print(f"bandwidth it would need to be as quick: {asked['bandwidth wanted'] / 1e12:.1f} TB/s")
 print(f"sequences at once until computing takes as long as reading: {asked['computing batch']:.0f}")
-print(f"a model of experts, of which a token meets few: {asked['experts s'] * 1000:.0f} ms")
+print(f"mixtral-8x7b, of whose experts a token meets few: {asked['experts s'] * 1000:.0f} ms")
 guess.check(bandwidth / 1e12, "each token reads all of it.")
 
 # %% [markdown]
 # Capacity without bandwidth is a slow card: many cards bring their bandwidth along with their bytes. It would help all
-# the same with many sequences at once (they share the reading), with models of experts, with long contexts, and it
-# would spare the sync points.
+# the same with many sequences at once (they share the reading), with models of experts (of the MLPs in a layer a token
+# goes through two, and reads only these), with long texts' keys and values, and it would spare the sync points.
 #
 # ## Which memory is it, and what does it set?
 #
 # The memory of these cards is **HBM**, high-bandwidth memory: stacks of memory chips beside the processor. Somebody
-# guessed "a sixth generation". The table has the kinds, and Llama-2-70B's milliseconds a token on as few cards as hold
-# it by bytes.
+# guessed "a sixth generation". Which is it, and how long does Llama-2-70B take for a token on as few cards as hold it?
 #
-# **Predict.** An A100 and an H100 both have 80 GB. How many times as quick is a token on the H100?
+# **Predict.** How many times as quick as on A100 cards is a token on as many H100?
 
 # %%
+cards_of = {name: catalogue.device(name) for name in ("v100-32", "a100-80", "h100-80", "h200", "b200")}
+for name, card in cards_of.items():
+    print(f"{name:8} {card.memory_kind:6} {card.memory / 1e9:4.0f} GB {card.bandwidth / 1e12:5.2f} TB/s")
 guess = predict("times as quick on H100", None)
 
 # %% tags=["C21"]
 asked, model = ask("memory-kind"), catalogue.model("llama-2-70b")
-for name in ("v100-32", "a100-80", "h100-80", "h200", "b200"):
-    card = catalogue.device(name)
+for name, card in cards_of.items():
     cards = ceil(2 * model.parameters / card.memory)
     by_hand = 2 * model.parameters / (cards * card.bandwidth * card.bandwidth_reached)
-    print(f"{name:8} {card.memory_kind:6} {card.memory / 1e9:4.0f} GB {card.bandwidth / 1e12:5.2f} TB/s, "
-          f"{count(cards, 'card')}: by hand {1000 * by_hand:4.1f} ms, planner "
+    print(f"{name:8} {count(cards, 'card'):7}: by hand {1000 * by_hand:4.1f} ms a token, planner "
           f"{1000 * asked[f'{name} seconds']:4.1f} ms")
 guess.check(asked["a100-80 seconds"] / asked["h100-80 seconds"], "the ratio of their bandwidths.")
 
 # %% [markdown]
 # HBM2e on the A100, HBM3 on the H100, HBM3e on the H200. With the first HBM before these, HBM3e is the fifth by name,
-# so a sixth is one too many. Capacity sets how many cards; bandwidth sets the milliseconds. The planner's are a little
-# above yours or below: it counts the cache of keys and values, and of the embedding table only the rows that are read.
+# so a sixth is one too many. Capacity sets how many cards; bandwidth sets the milliseconds. The planner's are a trifle
+# below yours: of the embedding table a token reads only its own row.
 #
 # ## The same on real processes
 #
@@ -352,7 +358,7 @@ exercise("15.2", None)
 
 # %% [markdown]
 # **15.3** Write `cards_for(parameters, bytes_each, card)`: how many cards of `card` bytes hold that many parameters.
-# Whole numbers may be huge: no rounding error.
+# The numbers may be huge: no rounding on the way, as a float would do.
 
 # %%
 def cards_for(parameters, bytes_each, card):

@@ -11,16 +11,15 @@
 # %% [markdown]
 # # A · When ranks fail
 #
-# *What does a job of many ranks do when one of them is late, wrong or gone?* About 30 minutes. You need NumPy and
-# lesson 02 (partial sums, and the all-reduce that adds them).
+# *What does a job of many ranks do when one of them is late, wrong or gone?* About 30 minutes. You need
+# lessons 01 and 02 (ranks and collectives; partial sums, and the all-reduce that adds them).
 #
-# A collective is a meeting: it ends when every rank has come. So whatever goes wrong on one rank, the others notice as
-# one thing: they wait. MPI itself waits for ever and says nothing. Here you provoke six troubles for real, each with a
-# short deadline, and learn what each looks like from outside: what is printed, the exit code, the trace (the record of
-# every collective that a run writes).
+# A collective is a meeting: it ends when every rank has come. So most of what goes wrong on one rank the others notice
+# as one thing: they wait. MPI itself waits for ever and says nothing. Here you provoke six troubles for real, each with
+# a short deadline, and learn what each looks like from outside: what is printed, the exit code, the trace (the record
+# of every collective that a run writes). `attempt(fn, ranks=3)` is `run`, but an error ends up in its `.error`.
 
 # %%
-import json
 import re
 import time
 
@@ -41,7 +40,7 @@ def sum_up(tp, x, site="mlp.down"):
 # ## The rank that doesn't come: a hang
 #
 # The commonest mistake is an `if` around a collective: here rank 1 has run out of data one step before the others, and
-# returns. Nothing has failed anywhere, so there is no error to be seen.
+# returns. Nothing has failed anywhere, so no rank has an error to raise.
 #
 # **Predict.** How many of the 3 ranks wait?
 
@@ -63,9 +62,9 @@ waiting = next(line for line in hang.error.splitlines() if "waiting" in line)
 guess.check(len(re.findall(r"\d+", waiting.partition(":")[0])), "all but the one whose fault it is.")
 
 # %% [markdown]
-# That is the watchdog's account, and a hang is read like this: **who waits, where, and who doesn't**. The ranks that
-# wait are the healthy ones. The culprit is the rank with another line. Calls are counted from 0, so `call 1` is the
-# second sum.
+# That is the account of minitp's **watchdog**, which looks at the clock. A hang is read like this: **who waits, where,
+# and who doesn't**. The ranks that wait are the healthy ones. The culprit is the rank with another line. Calls are
+# counted from 0, so `call 1` is the second sum.
 #
 # ## One rank raises an error: all must end
 #
@@ -84,9 +83,9 @@ print(attempt(meets_a_bad_line, ranks=3).error)
 
 # %% [markdown]
 # Threads live in one process. Are processes ended as well, and what does the shell learn of it? The next cell starts
-# two real jobs of 2 processes each by `minitp run`, with a script that does either of the two. (In this notebook they
-# are children of its process. Where this lesson itself runs under mpirun they are left out; without an MPI `minitp run`
-# says so and makes the ranks threads.)
+# two real jobs of 2 processes each by `minitp run`: the script raises an error as above, or hangs as above. (Where this
+# lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
+# threads.)
 #
 # **Predict.** How many tracebacks does the first job print, when one of its 2 ranks raises?
 
@@ -110,7 +109,6 @@ def main(tp):
 minitp.launch(main, deadline=1.0)
 """
 failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
-doctor = jobs.start("", "minitp", "doctor", "--json", environment=jobs.foreign_launcher(0, 2))    # for later
 failing.tell()
 if ended := failing.ended():
     guess.check(ended.err.count("Traceback"), "rank 0 was ended while it waited: it has nothing to say.")
@@ -120,16 +118,15 @@ hanging.tell()
 
 # %% [markdown]
 # An exit code other than 0 tells the shell, or the batch system, that the job has failed; 1 stands for an error of the
-# program, 2 for one that minitp itself reports. On processes the watchdog is a thread on every rank that looks at the
-# clock and asks the others where they are; `deadline` (`--deadline` of `minitp generate`) is how long a rank may wait
-# in one collective.
+# program, 2 for one that minitp itself reports. On processes the watchdog is a thread on every rank, which asks the
+# others where they are; `deadline` (`--deadline` of `minitp generate`) is how long a rank may wait in one collective.
 #
 # Neither run has a trace: the ranks' records are brought together at the end of a run, by collectives.
 #
 # ## The rank that is slow: a straggler
 #
 # A straggler is a hang that ends. There is no message at all, only time. Here every rank "computes" by sleeping, and
-# the last one sleeps ten times as long.
+# rank 3 of 4 sleeps ten times as long.
 #
 # **Predict.** Which rank waits the least?
 
@@ -144,7 +141,7 @@ from minitp.view.timeline import came_last, straggler_line
 
 def steps(tp):
     for _ in range(5):
-        time.sleep(0.03 if tp.rank == tp.size - 1 else 0.003)
+        time.sleep(0.03 if tp.rank == tp.size - 1 else 0.003)                     # the last one, whatever their number
         sum_up(tp, np.ones(4))
 
 
@@ -195,9 +192,9 @@ for event in unchecked.run.trace:
 
 # %% [markdown]
 # No error, and wrong answers that don't even agree: the worst of the six. The trace has it, for whoever looks: calls of
-# one number are one meeting, and here they are of two sites. In **checked mode** the ranks compare
-# their calls (number, kind, site, shape, type) before each collective. With threads it is on unless you switch it off,
-# with processes it costs a message for each collective and is off: `--checked` switches it on.
+# one number are one meeting, and here they are of two sites. In **checked mode** the ranks compare their calls (number,
+# kind, site, shape, type) before each collective. With threads it is on unless you switch it off; with processes it
+# costs a message for each collective and is off: `--checked` switches it on.
 
 # %%
 print(attempt(lambda tp: in_its_own_order(tp, checked=True), ranks=3).error)
@@ -210,9 +207,9 @@ print(attempt(lambda tp: sum_up(tp, np.ones(4 if tp.rank == 1 else 3)), ranks=3)
 # ## The sum that nobody takes
 #
 # The opposite of a hang: a collective that all ranks leave out. Each takes its own partial sum for the whole and goes
-# on. minitp does so on purpose, to show it: `minitp generate --break layers.0.mlp.down`, or in Python a
-# `BrokenCommunicator`. The model is the small one that comes with minitp; it has learned some English, letter by
-# letter, and repeats itself. It has 2 layers, and a pass needs 4 sums in them.
+# on. minitp does so when asked to: `minitp generate --break layers.0.mlp.down`, or in Python a `BrokenCommunicator`.
+# The model is the small one that comes with minitp; it has learned some English, letter by letter, and repeats itself.
+# It has 2 layers, and a pass needs 4 sums in them.
 #
 # **Predict.** The model writes 40 letters. One of the 4 sums is skipped. How many letters stay as they were, at
 # their place?
@@ -254,9 +251,9 @@ same = sum(one == other for one, other in zip(texts[0], texts[1], strict=True))
 guess.check(same, "by chance: the two texts have parted at once.")
 
 # %% [markdown]
-# No error and no wait. With one sum skipped the output still looks like language, which makes this the
-# hardest to find; with all of them it doesn't. Only a comparison with one rank finds it, which is why minitp's tests do
-# that. The trace knows it here because the skip was made on purpose: such events carry a mark of their own.
+# No error and no wait. With one sum skipped the output still looks like language, which makes this the hardest to find;
+# with all of them it doesn't. Only a comparison with one rank finds it, which is why minitp's tests do that. The trace
+# knows it here because the skip was made on purpose: such events carry a mark of their own.
 #
 # ## The wrong mpirun: every process is rank 0 of 1
 #
@@ -287,14 +284,10 @@ if (ended := both[0].ended()) and ended.out:
 
 # %% tags=["measured"]
 refused.tell()
-if report := doctor.ended():
-    print(f"\n$ {doctor.words}")
-    for found in json.loads(report.out)["findings"]:
-        if found["what"] == "launcher":
-            print(f"{found['state'].upper()}  {found['what']}: {found['finding']}\nTo mend: {found['mend']}")
 
 # %% [markdown]
-# `minitp run -n N` takes the mpiexec beside its own Python, so it can't be caught by this.
+# `minitp run -n N` takes the mpiexec beside its own Python, so it can't be caught by this. `minitp doctor` looks over
+# an installation before anything has gone wrong.
 #
 # ## What to look for
 #
@@ -329,7 +322,7 @@ exercise("A.1", None)
 # **A.2** Mend the first hang. Every rank has a list of arrays of `size` numbers; the lists are of different lengths.
 # The answer, on every rank, is the list of the sums: all first arrays added up, all second ones, and so on; a rank that
 # has no more adds zeros. Nobody knows the others' lengths, so agree by one collective:
-# `tp.all_reduce_max(np.array([…]), site=…, reason=…)` gives every rank the largest.
+# `tp.all_reduce_max(np.array([…]), site=…, reason=…)` gives every rank the largest, as an array of one number.
 
 # %%
 def sums_of_uneven(tp, arrays, size):

@@ -16,4 +16,4 @@ def two_levels(tp, x):
     return np.concatenate([mine, other] if place == 0 else [other, mine])
 
 
-SOLUTIONS = {"14.1": 30e-6 * 1.25e9, "14.2": 30 - 5, "14.3": two_levels}
+SOLUTIONS = {"14.1": int(5e-6 * 25e9 / 16384) + 1, "14.2": 30 - 5, "14.3": two_levels}

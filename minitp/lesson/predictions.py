@@ -57,6 +57,6 @@ def _verdict(guess: float | str | bool, found: float | str | bool) -> str:
 
 
 def _word(value: float | str | bool) -> str:
-    """As it is compared: True may be said as yes."""
-    said = _text(value).strip().casefold()
+    """As it is compared: True may be said as yes, and all_reduce as all-reduce."""
+    said = _text(value).strip().casefold().replace("_", " ").replace("-", " ")
     return {"true": "yes", "false": "no"}.get(said, said)

@@ -100,6 +100,7 @@ def test_minitp_run_sets_the_number_of_threads():
     (1, 0, "Off by 1."), (-1, 2, "Off by 3."), (1.5, 2.0, "Close: off by a factor of 1.33."), (1, 4.0, "Too low by"),
     (True, True, "Right."), (False, True, "You said no. The run says: yes. Not so."), ("Ring ", "ring", "Right."),
     ("ring", 3, "Not so."), ("Yes", True, "Right."), ("true", "yes", "Right."), ("no", True, "Not so."),
+    ("All reduce", "all-reduce", "Right."),
     (300, 200, "Close: off by a factor of 1.50."), (6, 4, "Too high by a factor of 1.5."),
     (20000, 25529.7, "The run says: 25,530. Close"), (None, 0.00012345, "says: 0.0001234."),
     (1234, 1234, "You said 1,234.")])

@@ -9,6 +9,7 @@ ONE = {"site": "attention.o", "reason": "add"}
 
 @pytest.mark.parametrize("answer, words", [
     (lambda heads, sharers: range(heads.start // sharers, heads.stop // sharers), "kv head is needed, too"),
+    (lambda heads, sharers: range(heads[0] // sharers, heads[-1] // sharers + 1), "their range is empty"),
     (lambda heads, sharers: range(heads.start // sharers, -(-heads.stop // sharers)), "query heads needs none"),
     (lambda heads, sharers: range(3), "Head h uses kv head"), (lambda heads, sharers: [0], "a range is asked for")])
 def test_covers(answer, words):

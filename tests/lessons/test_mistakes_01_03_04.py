@@ -42,6 +42,8 @@ MISTAKES = {
         (lambda tp, x_p, n: added(tp, x_p.sum(keepdims=True)), "divided by n"),
         (lambda tp, x_p, n: added(tp, x_p.sum(keepdims=True)) / tp.size, "number of ranks"),
         (mean_of_means, "mean of means"),
+        (lambda tp, x_p, n: added(tp, [x_p.sum() / len(x_p) if len(x_p) else np.nan]), "has no mean"),
+        (lambda tp, x_p, n: tp.all_gather(x_p, axis=0, cut=minitp.Cut(n, tp.size), **WHY), "need but one number"),
         (lambda tp, x_p, n: x_p.sum(keepdims=True) / n, "own part"),
         (lambda tp, x_p, n: added(tp, added(tp, x_p.sum(keepdims=True)) / n), "added again"),
         (lambda tp, x_p, n: float(added(tp, x_p.sum(keepdims=True))[0]) / n, "shape (1,)"),
@@ -69,6 +71,7 @@ MISTAKES = {
     "4.2": [
         (lambda tp, found, W_o: found.reshape(len(found), W_o.shape[1]) @ W_o.T, "the others' are missing"),
         (lambda tp, found, W_o: added(tp, found.sum((1, 2)).reshape(-1, 1) * np.ones((1, len(W_o)))), "side by side"),
+        (lambda tp, found, W_o: added(tp, found @ W_o.T), "H_p is 1, 1, 1, 0"),
     ],
     "4.3": [
         (lambda tp, q, k, E: added(tp, softmax(q @ k.T / np.sqrt(E))), "before the sum"),

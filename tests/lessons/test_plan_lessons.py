@@ -30,6 +30,18 @@ def one_half(tp, x):
     return mine + swapped(tp, mine, tp.rank ^ 2)
 
 
+def halves_in_own_order(tp, x):
+    mine = one_half(tp, x)
+    return np.concatenate([mine, swapped(tp, mine, tp.rank ^ 1)])
+
+
+def half_across(tp, x):
+    half = np.split(inside_only(tp, x), 2)[tp.rank % 2]
+    mine = half + swapped(tp, half, tp.rank ^ 2)
+    other = swapped(tp, mine, tp.rank ^ 1)
+    return np.concatenate([mine, other] if tp.rank % 2 == 0 else [other, mine])
+
+
 def by_a_collective(tp, x):
     return tp.all_reduce(Partial(x, tp), site="s", reason="r")
 
@@ -53,12 +65,13 @@ def twice(tp, held, card):
 
 
 @pytest.mark.parametrize("number, answer, words", [
-    ("14.1", 30e-6, "too low. The two parts are equal"),
+    ("14.1", 7, "too low. Divide n½"),
     ("14.2", 30, "too high. Both have the same number"),
     ("14.3", inside_only, "its own machine's sum"),
     ("14.3", across_only, "neighbors' terms are missing"),
     ("14.3", all_of_it_across, "sends 48 bytes to the other machine where 24 do"),
     ("14.3", one_half, "That is one half"),
+    ("14.3", halves_in_own_order, "have changed places"),
     ("14.3", by_a_collective, "a collective does this for you"),
     ("14.3", lambda tp, x: x, "the sum of all terms is"),
     ("14.3", lambda tp, x: x.nothing, "AttributeError"),
@@ -76,6 +89,11 @@ def twice(tp, held, card):
 def test_a_wrong_answer_is_told_why(number, answer, words):
     verdict = judged(number, answer)
     assert verdict.passed is False and words in verdict.words, verdict.words
+
+
+def test_what_a_right_all_reduce_wastes_inside_is_said():
+    verdict = judged("14.3", half_across)
+    assert verdict.passed and "inside a rank sends 72 bytes, and 48 would do" in verdict.words
 
 
 def test_pictures_of_plans_are_told_in_words(capsys):

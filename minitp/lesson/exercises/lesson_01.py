@@ -37,7 +37,7 @@ def _mean(mean: Any) -> Verdict:
     if tried.blank:
         return BLANK
     if tried.run is None:
-        return Verdict(False, tried.error)
+        return Verdict(False, f"{tried.error} Of what a rank has, the others need but one number.")
     total = x.sum()
     known = {
         total: "this is the sum: it must be divided by n.",
@@ -51,7 +51,8 @@ def _mean(mean: Any) -> Verdict:
         if not np.allclose(found, total / N):
             mine = x[cut.of(rank).start:cut.of(rank).stop]
             own = "this is the rank's own part: the others' terms are missing." if np.allclose(found, mine.sum() / N) \
-                else "a mean of means is right only where all slices are equally long."
+                else ("an empty slice has no mean, but it has a sum: 0." if np.isnan(found).any() else
+                      "a mean of means is right only where all slices are equally long.")
             hint = next((words for value, words in known.items() if np.allclose(found, value)), own)
             return Verdict(False, f"rank {rank} returned {found}, the mean of {x} is {total / N}: {hint}")
     return _with_syncs(tried, 1, "Each rank's sum is a term; an all-reduce adds them, and n is known everywhere.")

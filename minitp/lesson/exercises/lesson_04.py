@@ -7,8 +7,8 @@ import numpy as np
 from minitp.comm import Communicator
 from minitp.cut import Cut
 from minitp.layers.attention import softmax
-from minitp.lesson.attempt import attempt
-from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
+from minitp.lesson.exercises.base import Exercise, Verdict, number
+from minitp.lesson.exercises.checking import on_ranks
 from minitp.plan import catalogue
 from minitp.trace.wording import count
 
@@ -40,7 +40,8 @@ def _project(project: Any) -> Verdict:
         return "This rank's heads side by side, (T, H_p · E), times its part of W_o: a term of y. Then add the terms."
 
     return _judged(on_rank, RANKS, found.reshape(T, H * E) @ W_o.T, hint,
-                   "Each rank's heads gave a term of y, also the one with no head: zeros.")
+                   "Each rank's heads gave a term of y, also the one with no head: zeros.",
+                   f"found is (T, H_p, E), W_o (D, H_p · E); H_p is {', '.join(map(str, cut.sizes))}.")
 
 
 def _shares(shares: Any) -> Verdict:
@@ -73,23 +74,22 @@ def _shares(shares: Any) -> Verdict:
 
 
 def _judged(on_rank: Callable[[Communicator], Any], ranks: int, wanted: np.ndarray,
-            hint: Callable[[int, np.ndarray], str], why: str) -> Verdict:
-    """An answer that is to be `wanted` on every rank, with one sync; `hint` says what a wrong one lacks."""
-    tried = attempt(on_rank, ranks)
-    if tried.blank:
-        return BLANK
-    if tried.run is None:
-        return Verdict(False, tried.error)
-    for rank, found in enumerate(tried.run.results):
+            hint: Callable[[int, np.ndarray], str], why: str, shapes: str = "") -> Verdict:
+    """An answer that is to be `wanted` on every rank, with one sync; `hint` says what a wrong one lacks, `shapes` what
+    one that fails may have missed."""
+    run = on_ranks(on_rank, ranks, shapes)
+    if isinstance(run, Verdict):
+        return run
+    for rank, found in enumerate(run.results):
         if not (isinstance(found, np.ndarray) and found.shape == wanted.shape):
             return Verdict(False, f"rank {rank} returned {found!r:.200}; the shape {wanted.shape} is asked for, on "
                                   "every rank.")
         if not np.allclose(found, wanted):
             return Verdict(False, f"rank {rank} is wrong. {hint(rank, found)}")
-    used = tried.run.sync_points
+    used = run.sync_points
     if used != 1:
         return Verdict(False, f"the numbers are right, but there were {count(used, 'sync point')}; one is enough.")
-    return Verdict(True, f"right, with one sync point and {tried.run.payload} bytes of payload. {why}")
+    return Verdict(True, f"right, with one sync point and {run.payload} bytes of payload. {why}")
 
 
 EXERCISES = {

@@ -26,7 +26,11 @@ def _kv_heads(kv_heads: Callable[..., Any]) -> Verdict:
     """7.2: `kv_heads(heads, sharers)` is the cover of a rank's query heads."""
     asked = [(minitp.Cut(heads, ranks).of(rank), heads // kv) for heads, kv in MODELS for ranks in WORLDS
              for rank in range(ranks)] + [(range(4, 4), 3)]               # a cut of one's own may leave out any rank
-    given = [kv_heads(heads, sharers) for heads, sharers in asked]
+    try:
+        given = [kv_heads(heads, sharers) for heads, sharers in asked]
+    except IndexError as error:                                           # heads[0], heads[-1] of an empty range
+        return Verdict(False, f"IndexError: {error}. Some ranks have no query heads: their range is empty, and so is "
+                              "the answer.")
     if all(one is None for one in given):
         return BLANK
     for (heads, sharers), found in zip(asked, given, strict=True):

@@ -1,4 +1,5 @@
 """Exercises of lesson 14: what may go over which wire."""
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -6,17 +7,17 @@ import numpy as np
 from minitp.lesson.attempt import attempt
 from minitp.lesson.exercises.base import BLANK, Exercise, Verdict, number
 from minitp.plan import catalogue
-from minitp.plan.links import LINKS
+from minitp.plan.network.curve import sync_point
 from minitp.plan.questions import QUESTIONS
 from minitp.plan.questions.base import named
 
 RANKS, PER_MACHINE, N = 4, 2, 6
 
 
-def _both_parts() -> float:
-    """14.1: bytes at which α and n·β are equal."""
-    ethernet = catalogue.link("ethernet-10g")
-    return ethernet.latency_s * ethernet.bytes_per_s
+def _sequences() -> int:
+    """14.1: sequences whose tokens together, in one message over InfiniBand, take longer than α."""
+    infiniband, (_, each) = catalogue.link("ib-hdr"), sync_point(catalogue.model("llama-2-70b"))
+    return floor(infiniband.latency_s * infiniband.bytes_per_s / each) + 1
 
 
 def _slow_hop() -> float:
@@ -51,9 +52,12 @@ def _two_levels(all_reduce: Any) -> Verdict:
     if max(crossed) > half:
         return Verdict(False, f"right, but a rank sends {max(crossed)} bytes to the other machine where {half} do. Let "
                               "its neighbor add up one half and itself the other before anything crosses.")
+    within = max(sum(event.payload for event in tried.run.trace if event.op == "send" and event.rank == rank)
+                 for rank in range(RANKS)) - half
+    inside = ("a reduce-scatter inside, an all-reduce between, an all-gather inside." if within <= 2 * half else
+              f"an all-reduce between; inside a rank sends {within} bytes, and {2 * half} would do.")
     return Verdict(True, f"right: {' + '.join(map(str, crossed))} bytes cross. Each all by itself would have sent "
-                         f"{terms[0].nbytes} a rank. This is a reduce-scatter inside, an all-reduce between, an "
-                         "all-gather inside.")
+                         f"{terms[0].nbytes} a rank. This is {inside}")
 
 
 def _why(rank: int, got: Any, terms: np.ndarray) -> str:
@@ -65,15 +69,17 @@ def _why(rank: int, got: Any, terms: np.ndarray) -> str:
             return told + " That is its own machine's sum: the other machine's is missing."
         if np.allclose(got, terms[rank % PER_MACHINE::PER_MACHINE].sum(0)):
             return told + " That is the sum over one rank of each machine: the neighbors' terms are missing."
+        if np.allclose(np.roll(got, N // 2), terms.sum(0)):
+            return told + " Both halves are right and have changed places: a rank's own isn't always the first."
     if isinstance(got, np.ndarray) and got.size == N // 2:
         return told + " That is one half: after the sum, neighbors exchange their halves."
     return told
 
 
 EXERCISES = {
-    "14.1": number(_both_parts, lambda size: f"{size:,.0f} bytes, α times the bandwidth of {LINKS[2].name}. A token's "
-                                             "sync point is below that.",
-                   hint="The two parts are equal where n·β = α.", tolerance=0.01),
+    "14.1": number(_sequences, lambda n: f"{n} sequences: above n½. Below it, one sequence more costs little on the "
+                                         "wire.",
+                   hint="Divide n½ by the bytes of one sequence, and take the next whole number."),
     "14.2": number(_slow_hop, lambda hop: f"{hop:.0f} µs, the difference between the two α: as much as "
                                           f"{hop / _switch() / 1e6:.0f} switches.",
                    hint="Both have the same number of messages and the same bytes; what differs is α.", tolerance=0.02),

@@ -63,7 +63,7 @@ def _fits(judge: Any) -> Verdict:
             return Verdict(False, tried.error)
         got, right = tried.run.results, max(HELD) <= card
         if any(not isinstance(one, bool | np.bool_ | int) for one in got):
-            return Verdict(False, f"the ranks returned {got}: True or False is asked for.")
+            return Verdict(False, f"the ranks returned {got}: True or False is asked for, no array or word.")
         if any(bool(one) != right for one in got):
             return Verdict(False, _wrong(card, [bool(one) for one in got], right))
         if tried.run.sync_points != 1:
