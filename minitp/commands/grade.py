@@ -2,7 +2,10 @@
 import json
 import os
 import secrets
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,30 @@ def grade(file: Path, seeds: Sequence[int], timeout: float, as_json: bool) -> No
                           "system hasn't: grade on Linux or macOS")
     cells = cells_of(file)
     drawn = list(dict.fromkeys(seeds)) or [secrets.randbelow(_LARGEST) for _ in range(_SEEDS)]
-    found = graded(file, cells, drawn, timeout)
+    with _leaving_nothing():
+        found = graded(file, cells, drawn, timeout)
     row = _as_plain(file, drawn, found, [cell.where for cell in cells])
     if as_json:
         print(json.dumps(row))
     else:
         _show(row)
+
+
+@contextmanager
+def _leaving_nothing() -> Iterator[None]:
+    """Whoever ends this process by a signal ends the cells as well, and their folder goes."""
+    def leave(number: int, _frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():    # a notebook's or an app's own: its matter
+        yield
+        return
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _as_plain(file: Path, seeds: list[int], found: Any, where: list[str]) -> dict[str, Any]:
@@ -58,6 +79,6 @@ def _show(row: dict[str, Any]) -> None:
                       Text("\n".join(over if puzzle["status"] == "over" else lines)))
     console.print(table)
     for cell in row["cells"]:
-        console.print(Text(f"{cell['where']} failed: {plain(cell['error'], 400)}"))
+        console.print(Text(f"{cell['where']}: {plain(cell['error'], 400)}"))
     seeds = " ".join(f"--seed {seed}" for seed in row["seeds"])
     console.print(Text(f"Judged with {seeds}: the same options give the same worlds again."))

@@ -33,5 +33,15 @@ def attempt(fn: "Callable[[Communicator], Any]", ranks: int, deadline: float | N
     try:
         return Attempt(run(fn, ranks, threads=True, deadline=deadline))
     except (Exception, SystemExit) as error:  # what a reader's code may raise is anybody's guess
-        return Attempt(None, "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]),
-                       isinstance(error, LaunchError) and time.monotonic() - began >= deadline)
+        notes = getattr(error, "__notes__", None)
+        text = "\n".join([told(error), *(map(str, notes) if isinstance(notes, list) else ())])
+        return Attempt(None, text, isinstance(error, LaunchError) and time.monotonic() - began >= deadline)
+
+
+def told(error: BaseException) -> str:
+    """An error in one text; its own words may fail as well."""
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(its text can't be made)"
+    return f"{type(error).__name__}: {text}"

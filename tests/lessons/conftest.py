@@ -2,8 +2,15 @@
 import jaxtyping
 import pytest
 
+from minitp.launcher import threads
 from minitp.lesson.puzzles import judge
 from minitp.lesson.puzzles.spent import measured
+
+
+@pytest.fixture(autouse=True)
+def stuck_ranks_are_told_soon(monkeypatch):
+    """Many attempts here hang on purpose: what is said then doesn't depend on how long it was waited for."""
+    monkeypatch.setattr(threads, "_STUCK", 0.2)
 
 
 @pytest.fixture(autouse=True)

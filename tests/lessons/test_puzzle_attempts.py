@@ -31,6 +31,7 @@ def test_what_is_wasted_costs_its_points_alone(name, fn, missed):
     assert judgment.points == FULL - sum(PARTS[part] for part in missed)
 
 
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 5), marks=pytest.mark.slow)], ids=["0", "others"])
 @pytest.mark.parametrize(("name", "fn"), cases("WELL"))
-def test_other_good_ways_are_solutions(name, fn):
-    assert [judged(puzzle_named(name), fn, seed).status for seed in range(5)] == ["solved"] * 5
+def test_other_good_ways_are_solutions(name, fn, seeds):
+    assert {judged(puzzle_named(name), fn, seed).status for seed in seeds} == {"solved"}

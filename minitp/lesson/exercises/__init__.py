@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from minitp.errors import ConfigError
+from minitp.lesson.attempt import told
 from minitp.lesson.exercises.base import BLANK, Exercise, Verdict
 from minitp.trace.wording import plain
 
@@ -35,7 +36,7 @@ def judged(number: str, answer: Any) -> Verdict:
                                   "without parentheses or quotes.")
         return asked.judge(answer)
     except (Exception, SystemExit) as error:  # what a reader's code raises is the answer's fault, part of the verdict
-        return Verdict(False, f"{type(error).__name__}: {error}")
+        return Verdict(False, told(error))
 
 
 def exercises(lesson: str) -> dict[str, Exercise]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minitp.comm.states import WHOLE, State
+from minitp.errors import ConfigError
 
 Value = Any
 """What a rank returns: an array or a number, or a tuple of them where a puzzle asks for several."""
@@ -73,7 +74,8 @@ class Puzzle:
     """name: "bias-once", whose function is `bias_once(tp, …)`; story: markdown, what is wrong and what is asked.
 
     arguments  of the function after `tp`, in order
-    world      made from a random number generator; it draws sizes, too, uneven ones somewhere, and maybe the ranks
+    world      made from a random number generator; it draws sizes, too, uneven ones somewhere, and maybe the ranks.
+               Sizes and indices come from rng's whole numbers, values from `normal` and `uniform` (see drawn())
     errors     pieces of an error's text, and what else to say where an attempt fails with it
     """
     name: str
@@ -92,9 +94,35 @@ class Puzzle:
         """The function as the reader finds it."""
         return f"def {self.function}({', '.join(('tp', *self.arguments))}):\n    ..."
 
-    def drawn(self, seed: int) -> World:
-        """The world of a seed; the same seed makes other numbers in another puzzle."""
-        return self.world(np.random.default_rng([seed, *self.name.encode()]))
+    def drawn(self, seed: int, repeat: int = 0) -> World:
+        """The world of a seed; the same seed makes other numbers in another puzzle.
+
+        repeat: of the same seed a world of the same sizes, indices and budget, whose real numbers are others.
+        ConfigError where the seed isn't a whole number, 0 or more.
+        """
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ConfigError(f"seed={seed!r}: worlds are made from a whole number, 0 or more: seed=7")
+        key = [seed, *self.name.encode()]
+        return self.world(_Repeated(key, repeat) if repeat else np.random.default_rng(key))
+
+
+class _Repeated(np.random.Generator):
+    """Draws whole numbers as default_rng(key) does, and real ones from a stream of its own.
+
+    What isn't used is drawn all the same: the whole numbers that follow depend on it.
+    """
+
+    def __init__(self, key: list[int], repeat: int):
+        super().__init__(np.random.PCG64(key))
+        self._other = np.random.default_rng([repeat, *key])
+
+    def normal(self, *args: Any, **more: Any) -> Any:
+        super().normal(*args, **more)
+        return self._other.normal(*args, **more)
+
+    def uniform(self, *args: Any, **more: Any) -> Any:
+        super().uniform(*args, **more)
+        return self._other.uniform(*args, **more)
 
 
 # --- mistakes that many puzzles share -------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ all that is allocated between two waits belongs to one rank. That makes the numb
 """
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,11 @@ class Spent:
     hungriest: int
     ring: int
     unseen: bool
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the ranks moved no byte, of a measured run: where they met off the record, who knows."""
+        return not (self.payload or self.sent or self.unseen)
 
     def within(self, budget: Budget) -> dict[str, bool]:
         """Which parts of the budget are kept."""
@@ -115,7 +120,7 @@ _tracing = threading.Lock()                      # the allocator is the process'
 
 
 def measured(go: "Callable[[Callable[[Communicator], Any]], Run]", ranks: int, body: "Callable[[Communicator], Any]"
-             ) -> Spent:
+             ) -> tuple[Run, Spent]:
     """Let `go` run body(tp) on every rank, and measure it. Do it once without measuring before: imports count, too."""
     meter = Meter(ranks)
 
@@ -132,18 +137,33 @@ def measured(go: "Callable[[Callable[[Communicator], Any]], Run]", ranks: int, b
         finally:
             if not was:
                 tracemalloc.stop()
-    return _spent(ran, meter)
+    on_record = [len(mine) + sum(event.op not in MESSAGES for event in mine)          # a collective waits twice
+                 for mine in _by_rank(ran)]
+    return ran, replace(said(ran), memory=max(meter.peak), hungriest=meter.peak.index(max(meter.peak)),
+                        unseen=meter.waits != on_record)
 
 
-def _spent(ran: Run, meter: Meter) -> Spent:
-    events = [[event for event in ran.trace if event.rank == rank] for rank in range(ran.ranks)]
+def said(ran: Run) -> Spent:
+    """What is on record of a run; its memory isn't."""
+    events = _by_rank(ran)
     collectives = [[event for event in mine if event.op not in MESSAGES] for mine in events]
     sends = [[event for event in mine if event.op == MESSAGES[0]] for mine in events]
-    waits = [2 * len(met) + len(mine) - len(met) for met, mine in zip(collectives, events, strict=True)]
-    return Spent(max(map(len, collectives)), max(map(_bytes, collectives)), max(map(len, sends)),
-                 max(map(_bytes, sends)), max(meter.peak), meter.peak.index(max(meter.peak)),
-                 max(ring_bytes(((event.op, event.payload) for event in met), ran.ranks) for met in collectives),
-                 meter.waits != waits)
+    return Spent(sync_points=max(map(len, collectives)), payload=max(map(_bytes, collectives)),
+                 messages=max(map(len, sends)), sent=max(map(_bytes, sends)), memory=0, hungriest=0,
+                 ring=max(ring_bytes(((event.op, event.payload) for event in met), ran.ranks) for met in collectives),
+                 unseen=False)
+
+
+def of_all(first: Spent, measurements: Sequence[Spent]) -> Spent:
+    """Of several runs the most that each said, and the least memory that one was measured to take: a cache of Python's
+    own that outgrows its place does so in one of them, and is not the attempt's."""
+    said_most = {part: max(getattr(one, part) for one in (first, *measurements))
+                 for part in ("sync_points", "payload", "messages", "sent", "ring", "unseen")}
+    return replace(min(measurements, key=lambda one: one.memory), **said_most)
+
+
+def _by_rank(ran: Run) -> list[list[Event]]:
+    return [[event for event in ran.trace if event.rank == rank] for rank in range(ran.ranks)]
 
 
 def ring_bytes(collectives: Iterable[tuple[str, int]], ranks: int) -> int:

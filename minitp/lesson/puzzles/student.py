@@ -1,16 +1,24 @@
 """`python -m minitp.lesson.puzzles.student FD`: somebody's cells, run, and the puzzles' functions in them, judged.
 
-What to do comes as JSON on stdin; what is found goes as JSON lines to FD, which nothing that prints can reach:
+What to do comes as JSON on stdin; what is found goes as JSON lines to FD, which nothing that prints can reach. Every
+step has two lines, one when it begins and one with what came of it:
 
-    {"step": "cell", "number": 3}                                 begins; {…, "error": "NameError: …"} where it fails
-    {"step": "puzzle", "name": …, "seed": …}                      begins; {…, "status": …, "points": …, …} its verdict
-    {"step": "again"}                                             ranks of an attempt can't be stopped: go on in a new
-                                                                  process, where they don't disturb the other puzzles
+    {"step": "cell", "number": 3}              {…, "outcome": {"error": null or "NameError: …"}}
+    {"step": "puzzle", "name": …, "seed": …}   {…, "outcome": {"status": …, "points": …, "words": […], "spent": …}}
+    {"step": "again"}                          ranks of an attempt can't be stopped: go on in a new process, where they
+                                               don't disturb the other puzzles
     {"step": "end"}
 
-Every line carries the token that came with the work, so that a line written by the cells counts for nothing. That
-keeps mistakes and simple tricks out. It is no sandbox: the cells run with the rights of whoever grades.
+The cells, in order, then each puzzle with each seed: whoever reads takes no line out of turn. Every line carries the
+token that came with the work, so that a line written by the cells counts for nothing, and the thread that has the
+channel isn't the one in whose frames foreign code runs. That keeps mistakes and simple tricks out. It is no sandbox:
+whoever is out to deceive can search this process for the channel and tell a whole false story, and the cells run with
+the rights of whoever grades.
 """
+import __future__
+
+import ast
+import asyncio
 import json
 import linecache
 import os
@@ -19,17 +27,25 @@ import signal
 import sys
 import threading
 import types
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from minitp import lesson
 from minitp.launcher.threads import RANK
+from minitp.lesson.attempt import told
 from minitp.lesson.puzzles import puzzle_named
 from minitp.lesson.puzzles.base import Puzzle
 from minitp.lesson.puzzles.judge import judged
 
 MOST_MEMORY, MOST_FILE = 8 << 30, 100 << 20      # bytes that the cells may allocate, and write into one file
 _LONGEST = 2_000                                 # characters of an error
+
+
+_FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
 class OutOfTimeError(BaseException):
@@ -50,64 +66,117 @@ class _Channel:
             data = data[os.write(self._descriptor, data):]
 
 
+Errand = Callable[[], dict[str, Any]]
+
+
 def main(descriptor: int) -> NoReturn:
+    """Do, in this thread, what another asks for: signals and what a cell starts need the main thread, and the frames
+    beneath the cells shouldn't hold the channel."""
     work = json.loads(sys.stdin.read())
-    channel = _Channel(descriptor, work["token"])
     sys.stdin = open(os.devnull)                                             # noqa: SIM115 (until the end)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
-    sys.argv, found = [work["file"]], _run_cells(work, channel)
-    _judge(work, found, channel)
-    channel.tell("end")
-    os._exit(0)                                  # what the cells left running isn't waited for
+    _limit(resource.RLIMIT_AS, MOST_MEMORY)
+    _limit(resource.RLIMIT_FSIZE, MOST_FILE)
+    errands, outcomes = SimpleQueue[Errand](), SimpleQueue[dict[str, Any]]()
+    student = _Student(work["file"], work["folder"], work["timeout"])
+    threading.Thread(target=_grade, args=(work, descriptor, student, errands, outcomes), daemon=True).start()
+    del work                                                                 # it has the token
+    while True:
+        outcomes.put(errands.get()())
 
 
-def _run_cells(work: dict[str, Any], channel: _Channel) -> dict[str, Any]:
-    """What the cells defined."""
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
-    sys.path.append(work["folder"])
-    vars(lesson)["puzzle"] = _later
-    vars(module)["display"] = print              # a notebook has it
-    signal.signal(signal.SIGALRM, _out_of_time)
-    for number, (where, source) in enumerate(work["cells"]):
-        if number in work["skip"]:
-            continue
-        channel.tell("cell", number=number)
+def _limit(kind: int, most: int) -> None:
+    """No more than `most`, nor than whoever grades may have: a limit can't be raised. macOS knows some by name alone;
+    there the parent's clock must do."""
+    with suppress(ValueError, OSError):
+        limit = min([most, *(have for have in resource.getrlimit(kind) if have != resource.RLIM_INFINITY)])
+        resource.setrlimit(kind, (limit, limit))
+
+
+def _grade(work: dict[str, Any], descriptor: int, student: "_Student", errands: SimpleQueue[Errand],
+           outcomes: SimpleQueue[dict[str, Any]]) -> None:
+    """Tell each step, let the main thread do it, tell its outcome; then end the process, whatever it still does."""
+    channel, code = _Channel(descriptor, work["token"]), 1
+
+    def step(kind: str, errand: Errand, **which: Any) -> None:
+        channel.tell(kind, **which)
+        errands.put(errand)
+        channel.tell(kind, **which, outcome=outcomes.get())
+
+    try:
+        for number, (where, source) in enumerate(work["cells"]):
+            if number not in work["skip"]:
+                step("cell", partial(student.run, where, source), number=number)
+        for name in work["puzzles"]:
+            for seed in work["seeds"]:
+                step("puzzle", partial(student.verdict, name, seed), name=name, seed=seed)
+            if student.runaway:
+                break
+        channel.tell("again" if student.runaway else "end")
+        code = 0
+    finally:                                     # a channel that a cell has closed, too
+        os._exit(code)
+
+
+class _Student:
+    """The cells' module, and what is judged of it.
+
+    runaway: the verdict on a puzzle one of whose attempts couldn't be stopped; it holds for its other seeds, too
+    """
+
+    def __init__(self, file: str, folder: str, timeout: float):
+        self.timeout = timeout
+        self.futures = 0                         # compiler flags: an import from __future__ holds for what comes after
+        self.runaway: dict[str, Any] = {}
+        module = types.ModuleType("__main__")
+        self.names = vars(module)
+        self.names |= {"display": print, "get_ipython": _Nothing} if file.endswith(".ipynb") else \
+            {"__file__": os.path.join(folder, file)}
+        sys.modules["__main__"] = module
+        sys.argv = [file]
+        sys.path.append(folder)
+        vars(lesson)["puzzle"] = _later
+        signal.signal(signal.SIGALRM, _out_of_time)
+
+    def run(self, where: str, source: str) -> dict[str, Any]:
+        """One cell; its error, or None."""
         try:
-            signal.setitimer(signal.ITIMER_REAL, work["timeout"])
+            signal.setitimer(signal.ITIMER_REAL, self.timeout)
             linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
-            exec(compile(source, where, "exec"), vars(module))
+            code = compile(source, where, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self.futures, dont_inherit=True)
+            self.futures |= code.co_flags & _FUTURES
+            if isinstance(done := eval(code, self.names), types.CoroutineType):
+                asyncio.run(done)
         except OutOfTimeError:
-            channel.tell("cell", number=number, error=f"stopped: it ran longer than {work['timeout']:g} s")
+            return {"error": f"stopped: it ran longer than {self.timeout:g} s"}
         except BaseException as error:           # SystemExit too: the other cells go on
-            channel.tell("cell", number=number, error=_told(error))
+            return {"error": told(error)[:_LONGEST]}
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    return vars(module)
+        return {"error": None}
+
+    def verdict(self, name: str, seed: int) -> dict[str, Any]:
+        if not self.runaway:
+            puzzle = puzzle_named(name)
+            found = _verdict(puzzle, self.names.get(puzzle.function), seed, self.timeout)
+            if not any(thread.name.startswith(RANK) for thread in threading.enumerate()):
+                return found
+            self.runaway = found
+        return self.runaway
 
 
-def _later(_name: str, _fn: Any, _seed: int = 0) -> None:
+class _Nothing:
+    """In place of IPython's shell: whatever it is asked for, it does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_more: None
+
+
+def _later(name: str, fn: Any, seed: int = 0) -> None:
     """In place of the lesson's `puzzle`: here the functions are judged once all cells have run."""
 
 
 def _out_of_time(*_: Any) -> None:
     raise OutOfTimeError
-
-
-def _judge(work: dict[str, Any], found: dict[str, Any], channel: _Channel) -> None:
-    for name in work["puzzles"]:
-        puzzle = puzzle_named(name)
-        fn = found.get(puzzle.function)
-        for number, seed in enumerate(work["seeds"]):
-            channel.tell("puzzle", name=name, seed=seed)
-            verdict = _verdict(puzzle, fn, seed, work["timeout"])
-            channel.tell("puzzle", name=name, seed=seed, **verdict)
-            if any(thread.name.startswith(RANK) for thread in threading.enumerate()):
-                for other in work["seeds"][number + 1:]:
-                    channel.tell("puzzle", name=name, seed=other, **verdict)
-                channel.tell("again")
-                os._exit(0)
 
 
 def _verdict(puzzle: Puzzle, fn: Any, seed: int, timeout: float) -> dict[str, Any]:
@@ -118,18 +187,9 @@ def _verdict(puzzle: Puzzle, fn: Any, seed: int, timeout: float) -> dict[str, An
     try:
         found = judged(puzzle, fn, seed, timeout)
     except BaseException as error:               # a KeyboardInterrupt that a rank raised, say
-        return {"status": "failed", "points": 0, "words": [_told(error)]}
+        return {"status": "failed", "points": 0, "words": [told(error)[:_LONGEST]]}
     return {"status": found.status, "points": found.points, "words": [words[:_LONGEST] for words in found.words],
             "spent": None if found.spent is None else asdict(found.spent)}
-
-
-def _told(error: BaseException) -> str:
-    """An error in one text; its own words may fail as well."""
-    try:
-        text = str(error)
-    except BaseException:
-        text = "(its text can't be made)"
-    return f"{type(error).__name__}: {text}"[:_LONGEST]
 
 
 if __name__ == "__main__":

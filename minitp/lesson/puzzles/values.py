@@ -10,6 +10,7 @@ from minitp.launcher.telling import name_ranks
 from minitp.lesson.puzzles.base import World
 from minitp.trace.wording import dimensions
 
+_LARGEST_INT = 1 << 63
 _WANTED = {"whole": "every rank returns all of it", "shard": "each rank returns its own piece",
            "partial": "each rank returns its term of the sum"}
 
@@ -54,15 +55,18 @@ def _tolerance(wanted: Any) -> float:
 
 
 def _is_numbers(value: Any) -> bool:
-    if isinstance(value, bool | int | float | np.generic):
-        return True
-    return isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
+    """Of NumPy's own kinds alone: what a class of somebody's, or a mask, says of its equality is no number."""
+    if type(value) is int:
+        return abs(value) < _LARGEST_INT
+    if type(value) in (bool, float, *np.sctypeDict.values()):
+        return np.asarray(value).dtype.kind in "biufc"
+    return type(value) is np.ndarray and value.dtype.kind in "biufc"
 
 
 def _of_one(name: str, state: State, results: Sequence[Any], truth: Sequence[Any]) -> str:
     """Of one returned thing: its type, its shape, which ranks have it right, by how much it is off."""
     asked = f"Asked for is {name} in the state {state}: {_WANTED.get(state.kind, 'one rank returns it')}."
-    for check in (_type, _shape, _some_ranks, _factor):
+    for check in (_type, _shape, _finite, _some_ranks, _factor):
         if words := check(name, results, truth):
             return f"{words} {asked}"
     rank = next(rank for rank, (got, wanted) in enumerate(zip(results, truth, strict=True)) if not same(got, wanted))
@@ -82,9 +86,13 @@ def _type(name: str, results: Sequence[Any], truth: Sequence[Any]) -> str:
             return f"{name_ranks(without)} returned nothing: None. (reduce and gather leave their answer on the root.)"
         if not _is_numbers(got):
             return f"rank {rank} returned {_kind(got)} for {name}."
-        if got is not None and not np.all(np.isfinite(got)):
-            return f"{name} of rank {rank} has numbers that are none: NaN or infinity."
     return ""
+
+
+def _finite(name: str, results: Sequence[Any], truth: Sequence[Any]) -> str:
+    """Once the shapes are right: an array that somebody broadcast may claim any size."""
+    rank = next((rank for rank, got in enumerate(results) if not np.all(np.isfinite(got))), None)
+    return "" if rank is None else f"{name} of rank {rank} has numbers that are none: NaN or infinity."
 
 
 def _shape(name: str, results: Sequence[Any], truth: Sequence[Any]) -> str:
@@ -114,4 +122,9 @@ def _factor(name: str, results: Sequence[Any], truth: Sequence[Any]) -> str:
 def _kind(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
+    if type(value) is int:
+        return f"a whole number of {value.bit_length():,} bits"
+    if isinstance(value, np.ndarray):
+        plain = type(value) is np.ndarray
+        return f"an array of {value.dtype}" if plain else f"a {type(value).__name__}, which is no plain array,"
     return "None" if value is None else f"a {type(value).__name__}"
