@@ -1,7 +1,7 @@
 """What of a file is run: IPython's own lines, marks, imports from the future, files that are none."""
+import asyncio
 import json
 import os
-import asyncio
 import signal
 import sys
 import time
