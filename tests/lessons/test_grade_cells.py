@@ -25,7 +25,7 @@ def student(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(lesson, "puzzle", lesson.puzzle)
     before, loop = signal.getsignal(signal.SIGALRM), asyncio._get_running_loop()
-    asyncio._set_running_loop(None)            # a browser's driver leaves its own running here; a grading child has none
+    asyncio._set_running_loop(None)            # a browser's driver leaves its own here; a grading child has none
     yield lambda name: _Student(name, str(tmp_path), 5.0)
     asyncio._set_running_loop(loop)
     signal.signal(signal.SIGALRM, before)
