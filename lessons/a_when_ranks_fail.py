@@ -269,16 +269,17 @@ guess = predict("ranks, as each of the 2 processes is told", None)
 
 # %% tags=["measured"]
 PLAIN = "from mpi4py import MPI\nprint(f'I am rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}')\n"
-both = [jobs.start(PLAIN, "python", "-W", "ignore", "trouble.py", environment=jobs.foreign_launcher(rank, 2))
-        for rank in range(2)]
-refused = jobs.start(SCRIPT, "python", "trouble.py", "fail", environment=jobs.foreign_launcher(0, 2))
+both = [jobs.start(PLAIN, "python", "-W", "ignore", "trouble.py", environment=jobs.foreign_launcher(rank, 2),
+                   needs_mpi=True) for rank in range(2)]
+refused = jobs.start(SCRIPT, "python", "trouble.py", "fail", environment=jobs.foreign_launcher(0, 2), needs_mpi=True)
 for job in both:
     job.tell()
 if (ended := both[0].ended()) and ended.out:
     guess.check(int(ended.out.split()[-1]), "without its own launcher's words, an MPI takes itself for alone.")
 
 # %% [markdown]
-# Two processes, no error, exit code 0; each has done the whole work alone and believes that it is the only one. A sum
+# (Where there is no MPI at all, these jobs are left out: the notebook on minitp's pages shows what they print.) Two
+# processes, no error, exit code 0; each has done the whole work alone and believes that it is the only one. A sum
 # over one rank is the partial sum itself. minitp compares what the launcher announces with what the library says, and
 # refuses:
 

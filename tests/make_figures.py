@@ -134,7 +134,7 @@ FIGURES: tuple[tuple[str, str, Callable[[], Made]], ...] = (
     ("one_sync_point", "One sync point of one token, with its true numbers", one_sync),
     ("ring", "What an all-reduce may do inside: a ring's first round", ring),
     ("latency", "What a sync costs: it waits, it doesn't carry", latency),
-    ("memory", "What training holds: 175B on 64 cards of 80 GB, as TP8 × DP8: too much", memory),
+    ("memory", "What training holds: 175B on 64 cards of 80 GB, as TP8 × DP8 with ZeRO-1: too much", memory),
 )
 
 

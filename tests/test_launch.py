@@ -122,6 +122,15 @@ def test_a_mismatch_names_the_ranks():
         minitp.launch(lambda group: total(group, 3 + (group.rank == 1)), ranks=3)
 
 
+def test_a_rank_that_has_returned_is_said_to_have():
+    def main(group):
+        if group.rank != 1:
+            total(group)
+
+    with pytest.raises(CollectiveError, match=r"waited 0\.2 s in all_reduce.*: rank 1 has returned$"):
+        minitp.launch(main, ranks=3, deadline=0.2)
+
+
 def test_deadline_of_a_collective():
     def main(group):
         if group.rank == 1:

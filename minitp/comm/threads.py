@@ -34,6 +34,7 @@ class ThreadWorld:
         self.meeting = threading.Barrier(size)
         self.slots: list = [None] * size
         self.calls: list[Call | None] = [None] * size
+        self.returned = [False] * size
         self.mail: dict[tuple[int, int], SimpleQueue] = {
             (a, b): SimpleQueue() for a in range(size) for b in range(size)}
         self.stopped = False
@@ -74,8 +75,10 @@ class ThreadTransport:
 
     def _nobody_came(self) -> CollectiveError:
         mine = self.shared.calls[self.rank]
-        behind = [f"rank {r} is at {'nothing yet' if c is None else c}" for r, c in enumerate(self.shared.calls)
-                  if r != self.rank and (c is None or mine is None or c.sequence < mine.sequence)]
+        behind = [f"rank {r} has returned" if self.shared.returned[r] else
+                  f"rank {r} is at {'nothing yet' if c is None else c}" for r, c in enumerate(self.shared.calls)
+                  if r != self.rank and (self.shared.returned[r] or c is None or mine is None
+                                         or c.sequence < mine.sequence)]
         return CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s in {mine} and not every rank came: "
                                + ("; ".join(behind) or "the others left"))
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import minitp
 from minitp.commands.lessons_copy import Copied, copy_lessons
 from minitp.errors import ConfigError, FileFormatError, LaunchError
+from minitp.files import replacing
 from minitp.launcher.mpiexec import python_command
 from minitp.trace.wording import count, plain
 
@@ -61,7 +62,37 @@ def open_lessons(folder: Path, lesson: str | None = None, *, fresh: bool = False
     if find_spec("jupyterlab") is None:
         raise LaunchError(f"the notebooks need JupyterLab: pip install 'minitp[lessons]'. The lessons are in {folder} "
                           "all the same, and each runs as a script, too: minitp run -n 3 02_two_cuts.py")
+    if followed := follow(there):
+        print(f"Made to follow the notebooks of the same name, which were changed elsewhere: {', '.join(followed)}.")
     _become_jupyter(there, chosen or _README, browser, source)
+
+
+def follow(folder: Path) -> list[str]:
+    """Let scripts follow notebooks that are newer: JupyterLab refuses to open a pair whose notebook is. Their names.
+
+    A notebook that was changed elsewhere, in another editor, say, has newer cells than its script.
+    """
+    if find_spec("jupytext") is None:                      # JupyterLab then knows nothing of pairs
+        return []
+    return [notebook.with_suffix(".py").name for notebook in sorted(folder.glob("*.ipynb")) if _follows(notebook)]
+
+
+def _follows(notebook: Path) -> bool:
+    """Whether its script had to be written anew."""
+    import jupytext
+    script = notebook.with_suffix(".py")
+    if not script.is_file() or script.is_symlink() or notebook.stat().st_mtime <= script.stat().st_mtime:
+        return False
+    try:
+        book, beside = jupytext.read(notebook), jupytext.read(script)
+    except ValueError:                                     # no notebook any more: JupyterLab says so where it is opened
+        return False
+    if [cell.source for cell in book.cells] == [cell.source for cell in beside.cells]:
+        os.utime(script)
+        return False
+    with replacing(script) as output:
+        output.write(jupytext.writes(book, "py:percent").encode())
+    return True
 
 
 def told(folder: Path, done: Copied) -> list[str]:

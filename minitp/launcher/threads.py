@@ -45,6 +45,7 @@ class _Ranks:
                 group = self.options.communicator(self.transports[rank], rank)
                 self.groups[rank] = group
                 self.results[rank] = self.fn(group)
+                self.world.returned[rank] = True
         except RankStoppedError:
             pass
         except BaseException as error:           # SystemExit too: the caller's thread decides what it means

@@ -20,6 +20,7 @@ import minitp
 from minitp.environment import plain_environment
 from minitp.errors import LaunchError
 from minitp.launcher.child import GRACE, apart
+from minitp.launcher.mpiexec import find_mpiexec, no_mpi
 from minitp.lesson.stage import mpi_ranks
 
 SECONDS = 60.0                       # after which a job is ended, whatever it does
@@ -37,10 +38,11 @@ class Ended:
 
 
 class Job:
-    """Processes that were started, and the folder that they run in. None of them: under mpirun."""
+    """Processes that were started, and the folder that they run in. None of them: `left_out` says why."""
 
-    def __init__(self, process: "subprocess.Popen[str] | None", words: str, folder: "TemporaryDirectory[str]"):
-        self._process, self._folder, self.words = process, folder, words
+    def __init__(self, process: "subprocess.Popen[str] | None", words: str, folder: "TemporaryDirectory[str]",
+                 left_out: str = ""):
+        self._process, self._folder, self.words, self.left_out = process, folder, words, left_out
         self._ended: Ended | None = None
 
     def ended(self) -> Ended | None:
@@ -62,7 +64,7 @@ class Job:
         print(f"$ {self.words}")
         ended = self.ended()
         if ended is None:
-            print("(left out: mpirun has started this script, and a rank starts no job of its own)")
+            print(f"(left out: {self.left_out})")
         else:
             print(f"{ended.out}{ended.err}[exit code {ended.code}]")
 
@@ -80,26 +82,35 @@ def _put_an_end_to(process: "subprocess.Popen[str]") -> tuple[str, str]:
     return "", ""
 
 
-def start(script: str, *words: str, environment: Mapping[str, str] | None = None) -> Job:
+def start(script: str, *words: str, environment: Mapping[str, str] | None = None, needs_mpi: bool = False) -> Job:
     """Run `words` (minitp … or python …) in a new folder that has `script` as trouble.py; don't wait for it.
 
-    `environment` is added to this process's. No launcher's variables are inherited.
+    `environment` is added to this process's. No launcher's variables are inherited. needs_mpi: where there is no MPI
+    the job is left out.
     """
     folder = TemporaryDirectory(prefix="minitp-lesson-")
-    process = None
-    if mpi_ranks() is None:
+    process, left_out = None, _left_out(needs_mpi)
+    if not left_out:
         Path(folder.name, "trouble.py").write_text(script, encoding="utf-8")
         program = ["-m", "minitp", *words[1:]] if words[0] == "minitp" else list(words[1:])
         process = subprocess.Popen([sys.executable, *program], cwd=folder.name, env=_environment(environment or {}),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    encoding="utf-8", errors="replace", **apart())
     set_here = "".join(f"{name}={value} " for name, value in (environment or {}).items())
-    return Job(process, set_here + " ".join(words), folder)
+    return Job(process, set_here + " ".join(words), folder, left_out)
+
+
+def _left_out(needs_mpi: bool) -> str:
+    """Why a job can't be started here; empty where it can."""
+    if mpi_ranks() is not None:
+        return "mpirun has started this script, and a rank starts no job of its own"
+    if needs_mpi and (why := no_mpi()):
+        return f"{why}; pip install 'minitp[mpi]' brings one. The notebook as it came shows what it prints"
+    return ""
 
 
 def foreign_launcher(rank: int, size: int) -> dict[str, str]:
     """What the mpirun of another MPI than mpi4py's tells the processes that it starts."""
-    from minitp.launcher.mpiexec import find_mpiexec
     try:
         own = find_mpiexec().kind
     except LaunchError:

@@ -64,8 +64,16 @@ def test_under_mpirun_nothing_is_started(monkeypatch, capsys):
     assert "left out: mpirun" in capsys.readouterr().out
 
 
+def test_a_job_that_needs_mpi_is_left_out_where_there_is_none(monkeypatch, capsys):
+    monkeypatch.setattr(jobs, "no_mpi", lambda: "mpi4py is not installed")
+    job = jobs.start("print(1)", "python", "trouble.py", needs_mpi=True)
+    job.tell()
+    assert job.ended() is None and "(left out: mpi4py is not installed; pip install" in capsys.readouterr().out
+    assert jobs.start("print(1)", "python", "trouble.py").ended().out == "1\n"
+
+
 @pytest.mark.parametrize("kind, name", [("mpich", "OMPI_COMM_WORLD_SIZE"), ("intel", "OMPI_COMM_WORLD_SIZE"),
                                         ("openmpi", "PMI_SIZE")])
 def test_a_foreign_launcher_is_another_s(monkeypatch, kind, name):
-    monkeypatch.setattr("minitp.launcher.mpiexec.find_mpiexec", lambda: Mpiexec(sys.executable, kind))
+    monkeypatch.setattr(jobs, "find_mpiexec", lambda: Mpiexec(sys.executable, kind))
     assert jobs.foreign_launcher(1, 3)[name] == "3" and "1" in jobs.foreign_launcher(1, 3).values()

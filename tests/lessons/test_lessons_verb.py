@@ -3,6 +3,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -285,6 +286,23 @@ def test_a_lesson_without_question_or_cells_is_listed_and_a_broken_file_named(tm
 
 
 # --- Jupyter ----------------------------------------------------------------------------------------------------------
+
+def test_a_script_follows_its_notebook_that_was_changed_elsewhere(tmp_path):
+    for name in ("puzzles", "02_two_cuts", "03_mlp_of_a_real_model"):
+        for end in (".py", ".ipynb"):
+            shutil.copy(LESSONS / f"{name}{end}", tmp_path)
+        os.utime(tmp_path / f"{name}.py", (1, 1))
+    book = nbformat.read(tmp_path / "puzzles.ipynb", 4)
+    book.cells[1].source += "\nprint('mine')"
+    nbformat.write(book, tmp_path / "puzzles.ipynb")
+    (tmp_path / "03_mlp_of_a_real_model.ipynb").write_text("no notebook")
+    before = (tmp_path / "02_two_cuts.py").read_bytes()
+    assert verb.follow(tmp_path) == ["puzzles.py"]
+    assert "print('mine')" in (tmp_path / "puzzles.py").read_text("utf-8")
+    assert (tmp_path / "02_two_cuts.py").read_bytes() == before
+    assert (tmp_path / "02_two_cuts.py").stat().st_mtime >= (tmp_path / "02_two_cuts.ipynb").stat().st_mtime
+    assert verb.follow(tmp_path) == []
+
 
 def test_what_jupyter_is_started_with(tmp_path, monkeypatch):
     started = []

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from minitp.view.lab import Play
 
+_AS_HIGH_AS_ITS_SCENE = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
+
 
 def collective_round(play: "Play", round: int) -> None:
     """One round of a collective that `minitp.view.lab` has run: what each rank holds before and after it."""
@@ -62,6 +64,6 @@ def watch(trace: Trace, alt: str, at: str = "") -> None:
         from minitp.view.watch import play
         page = escape(to_html(play(trace), at))
         frame = (f'<iframe class="{PLAYER}" title="{escape(alt)}" srcdoc="{page}" width="100%" height="860" '
-                 'style="border: 0"></iframe>')
+                 f'style="border: 0" onload="{_AS_HIGH_AS_ITS_SCENE}"></iframe>')
         display({"text/html": frame}, alt)
     print(f"Picture: {alt}")
