@@ -2,6 +2,7 @@
 import pytest
 
 from minitp.trace import Trace
+from minitp.lesson import pictures
 from minitp.view.player.export import to_html
 from minitp.view.watch import play
 from tests.app.browser import settle, state_of
@@ -70,3 +71,17 @@ def test_a_strangers_words_stay_words(exported, scatter_trace):
     page = exported(play(Trace.from_plain(plain)))
     assert CANARY[:12] in page.locator(".player").inner_text()
     assert page.locator("img").count() == 0 and page.title() != "broken out"
+
+
+def test_a_lesson_s_frame_is_as_high_as_its_scene(window, scatter_trace, monkeypatch):
+    shown = []
+    monkeypatch.setattr(pictures.runs, "in_notebook", lambda: True)
+    monkeypatch.setattr(pictures.runs, "display", lambda data, _: shown.append(data["text/html"]))
+    pictures.watch(scatter_trace, "four lanes", "token=1&sync=2")
+    page = window.new_page()
+    page.set_content("<main></main>")
+    page.evaluate("html => { document.querySelector('main').innerHTML = html }", shown[0])     # as a notebook does
+    page.wait_for_function("""() => {
+        const frame = document.querySelector("iframe"), scene = frame.contentDocument?.documentElement;
+        return scene?.scrollHeight > 900 && frame.offsetHeight >= scene.scrollHeight; }""")
+    page.close()

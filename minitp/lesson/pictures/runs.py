@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from minitp.view.lab import Play
 
-_AS_HIGH_AS_ITS_SCENE = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
+_AS_HIGH_AS_ITS_SCENE = ("const page = this.contentDocument; new ResizeObserver(() => "
+                         "this.style.height = page.documentElement.scrollHeight + 'px').observe(page.body)")
+"""What a frame does once it is loaded: its scene grows when it knows its width."""
 
 
 def collective_round(play: "Play", round: int) -> None:
