@@ -1,8 +1,8 @@
 """The file that `minitp watch --html` writes, opened from the disk: it plays, and asks nobody for anything."""
 import pytest
 
-from minitp.trace import Trace
 from minitp.lesson import pictures
+from minitp.trace import Trace
 from minitp.view.player.export import to_html
 from minitp.view.watch import play
 from tests.app.browser import settle, state_of
