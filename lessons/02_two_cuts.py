@@ -194,6 +194,12 @@ pictures.chain(catalogue.model("gpt2").config, ranks=4, part="mlp")
 
 # %% [markdown]
 # ## The other order, to see what it costs
+#
+# **Predict.** Row then column, done right, gives the same y. How many bytes of payload have its syncs together?
+
+# %%
+guess = predict("bytes of payload of row-then-column", None)
+
 
 # %% tags=["C01"]
 def row_then_column(tp):
@@ -208,6 +214,7 @@ other = run(row_then_column, ranks=4)
 assert np.allclose(other.results[0], y_true)
 print(f"column then row: {pair.sync_points} sync point, {pair.payload} bytes of payload")
 print(f"row then column: {other.sync_points} sync points, {other.payload} bytes of payload")
+guess.check(other.payload, "the F numbers of a are summed in the middle, the D numbers of y gathered at the end.")
 
 # %% [markdown]
 # Both are right. The second syncs twice, and sends `a` besides `y`.

@@ -297,7 +297,12 @@ guess.check(float(round((each[0] + each[1]).sum(), 6)), "each adds up to 1. Even
 
 # %% [markdown]
 # softmax(a + b) is not softmax(a) + softmax(b). It is lesson 02's line once more: a nonlinearity needs the whole sum.
-# So a cut inside heads must add up the scores first: a second sync.
+#
+# **Predict.** With a head cut inside, each rank has some columns of q, k and v, and W_o's rows for them. How many sync
+# points does it take to get y right?
+
+# %%
+guess = predict("sync points with a head cut inside", None)
 
 
 # %%
@@ -315,9 +320,10 @@ inside = run(inside_the_head, ranks=2)
 inside.tell()
 _, right = head(h, W_q, W_k, W_v)
 print("right:", np.allclose(inside.results[0], right @ W_o[:, h * E:(h + 1) * E].T))
+guess.check(inside.sync_points, "the scores are added up before softmax, y after W_o.")
 
 # %% [markdown]
-# Right, with two syncs. How large is the new one?
+# Right, with a second sync, that of the scores. How large is it?
 #
 # **Predict.** Take a layer of SmolLM2 and a prompt of 1,000 tokens. y has D numbers for each token; scores there are
 # one for each head and each pair of tokens. How many times the bytes of y do the scores have?

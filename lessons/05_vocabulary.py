@@ -329,5 +329,5 @@ def winner(tp, own_logits, cut):
 exercise("5.3", winner)
 
 # %% [markdown]
-# **Next:** [06 · Count the sync points, and price them](06_count_and_price.ipynb). Figures of these lessons are free to
+# **Next:** [06 · Count and price the sync points](06_count_and_price.ipynb). Figures of these lessons are free to
 # reuse.

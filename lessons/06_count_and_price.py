@@ -150,16 +150,24 @@ guess.check(counted["prefill, 100 tokens"], "a sync moves an array of all tokens
 # %% [markdown]
 # A pass has 2L + 2 whatever it carries. A prompt of 100 tokens has as many as one token; 8 sequences decoded together
 # share the same 6. What grows is the payload. (The prompt's is not 100 times as large: the head's logits are wanted for
-# its last token only.) Programs that guess some tokens ahead and check them in one pass, which is called *speculation*,
-# share the syncs in the same way: to check 5 guesses is a pass over 5 tokens. SmolLM2, by the closed form:
+# its last token only.) Some programs guess a few tokens ahead and check them all in one pass, which is called
+# *speculation*.
+#
+# **Predict.** SmolLM2 checks 5 guesses in a pass. How many sync points is that for each of the 5 tokens?
+
+# %%
+guess = predict("sync points for each of 5 guesses", None)
 
 # %% tags=["C02"]
 smol = catalogue.model("smollm2-135m").config
 for what, batch, tokens in (("1 token", 1, 1), ("a prompt of 100", 1, 100), ("8 sequences", 8, 1), ("5 guesses", 1, 5)):
     syncs = len(closed_form(smol, [("decode", tokens)], batch))
     print(f"{what:16} {syncs} sync points, {syncs / (batch * tokens):5.2f} for each token")
+guess.check(syncs / (batch * tokens), "to check 5 guesses is a pass over 5 tokens, and they share its syncs.")
 
 # %% [markdown]
+# All four passes have the same syncs. What differs is how many tokens share them.
+#
 # ## A block that needs one
 #
 # When is "about as many as layers" right? In some models (GPT-J, PaLM) attention and MLP stand side by side: both read

@@ -86,6 +86,12 @@ guess.check(found.rounds, "p − 1 messages come to the root one by one, then p 
 #
 # In the code, `distance` is 1, 2, 4, …: a rank whose number has that bit (`tp.rank & distance`) gives its sum to the
 # rank below, at that distance, and is done with taking.
+#
+# **Predict.** How many messages has a tree of 4 ranks, there and back?
+
+# %%
+guess = predict("messages of a tree of 4", None)
+
 
 # %%
 def tree(tp, mine):
@@ -106,6 +112,7 @@ def tree(tp, mine):
 
 found = tried(tree)
 print(f"{found.rounds} rounds, {found.messages} messages, bytes sent by each rank: {found.sent}")
+guess.check(found.messages, "as many as the star's: all ranks but the root give one sum up, and get the whole one.")
 
 
 # %% [markdown]

@@ -13,7 +13,7 @@
 #
 # *Activations have a batch, a time and an embedding axis. Why is a model cut along the embedding?* About 40 minutes.
 # You need lessons 02 (column then row) and 04 (heads, and kv heads that several query heads share); of lesson 06 what a
-# prefill and a decode pass are.
+# prefill and a decode pass are, of lesson 09 what a backward pass sums.
 #
 # You may have heard: "each token depends on the one before, so it can't be cut along time; that is why it is cut along
 # the embedding". Here you cut one small model along all three axes, by hand, and count what each cut moves and what
@@ -210,10 +210,10 @@ table("prefill", prefill, B * T, CACHE)
 guess.check(prefill["time"].sync_points, "keys and values, gathered as one array, in every layer; nothing else.")
 
 # %% [markdown]
-# So "it can't be cut along time" is not true of a prefill, nor of training: all tokens are known, and the cut needs one
-# gather a layer. Here it even moves fewer bytes than the embedding cut: keys and values of 2 kv heads, against two sums
-# of the whole hidden size. It shares out the work. What it does not share is the *weights*: every rank holds, and
-# reads, all of them. Only the embedding cut makes them fewer.
+# So "it can't be cut along time" is not true of a prefill, nor of training (its cost comes below): all tokens are
+# known, and the cut needs one gather a layer. Here it even moves fewer bytes than the embedding cut: keys and values of
+# 2 kv heads, against two sums of the whole hidden size. It shares out the work. What it does not share is the
+# *weights*: every rank holds, and reads, all of them. Only the embedding cut makes them fewer.
 #
 # One thing is uneven in a time cut, beside the tokens: in attention later tokens look at more earlier ones.
 
@@ -303,10 +303,18 @@ pictures.held([("MLP's weights, embedding cut", "columns", F, [four.ffn.of(rank)
 #
 # Payloads follow from sizes. First the formulas, held against what your runs recorded; then Llama-3.1-70B with 2 bytes
 # a number, one prompt of 8,192 tokens, on 8 and on 16 ranks.
+#
+# **Predict.** In its prefill, how many times the bytes of the time cut does the embedding cut move?
 
-# %% tags=["C06"]
+# %%
 from minitp.plan import catalogue
 
+llama = catalogue.model("llama-3.1-70b").config
+print(f"{llama.layers} layers, hidden size {llama.hidden:,}, {llama.kv_heads} kv heads of {llama.head_size}")
+guess = predict("prefill bytes, embedding cut ÷ time cut", None)
+
+
+# %% tags=["C06"]
 
 def payload(c, cut, ranks, batch, tokens, size):
     """Bytes of the sync points inside the layers of one pass; one new token is a decode step."""
@@ -321,7 +329,6 @@ for cut in prefill:
     assert payload(config, cut, prefill[cut].ranks, B, T, 8) == prefill[cut].payload
     assert payload(config, cut, decode[cut].ranks, B, 1, 8) == decode[cut].payload
 
-llama = catalogue.model("llama-3.1-70b").config
 prompt, weights = 8192, 2 * minitp.Placement(llama, 1).elements(0)
 one_head = 2 * llama.layers * llama.head_size * prompt * 2                      # keys and values of one kv head, bytes
 for p in (8, 16):
@@ -335,6 +342,8 @@ for p in (8, 16):
               f" {kept * one_head / 1e9:11.3f} GB")
 card = catalogue.machine("8xa100-80").device
 print(f"a card, {card.name}: {card.memory / 1e9:.0f} GB")
+guess.check(payload(llama, "embedding", p, 1, prompt, 2) / payload(llama, "time", p, 1, prompt, 2),
+            "two sums of the hidden size, against the keys and values of the kv heads.")
 
 # %% [markdown]
 # Now the saying can be put right: it holds for weights and for decode steps, not for prompts and caches.
@@ -355,7 +364,12 @@ print(f"a card, {card.name}: {card.memory / 1e9:.0f} GB")
 # caches that are long. *Sequence parallelism* in Megatron's sense is a third thing: it keeps the embedding cut, and
 # cuts along time only what lies between its syncs.
 #
-# How much a decode step reads, and how long that takes on 8 cards, by the planner's model:
+# How much does a decode step read, and how long does that take on 8 cards? By the planner's model:
+#
+# **Predict.** How many times as many bytes does a card read with a cut along time as with one along the embedding?
+
+# %%
+guess = predict("bytes read by a rank, time cut ÷ embedding cut", None)
 
 # %% tags=["C06"]
 from minitp.plan.job import Inference
@@ -363,16 +377,56 @@ from minitp.plan.layout import Layout
 from minitp.plan.speed import decode as model_of
 
 machine = catalogue.machine("8xh200")                     # 141 GB a card: all the weights, nearly
+read = {}
 print("one sequence, 8,192 tokens cached, a model:  read by a rank   reading     syncs")
 for name, layout in (("embedding over 8", Layout(tp=8)), ("time over 8", Layout(cp=8)),
                      ("embedding over 4, time over 2", Layout(tp=4, cp=2))):
     step = model_of.token(catalogue.model("llama-3.1-70b"), layout, Inference(1, prompt, 1), machine, context=prompt)
+    read[name] = step.bytes_read
     print(f"{name:43} {step.bytes_read / 1e9:12.1f} GB {1e3 * step.memory_s:7.1f} ms {1e3 * step.network_s:6.1f} ms")
+guess.check(read["time over 8"] / read["embedding over 8"], "nearly all that is read are weights, and time cuts none.")
 
 # %% [markdown]
 # Cut along the embedding, a rank reads its share of the weights, and its share of the cache. Cut along time it reads
 # all weights for the one token; what it saves, a part of this prompt's cache, is small beside them. Both cuts together
 # lie in between.
+#
+# ## And to train?
+#
+# Every sync of the forward pass has its counterpart backward. In the embedding cut those are two more sums of the
+# hidden size a layer (lesson 09); a rank then has the gradients of its own slices, and is done. In the time cut the
+# queries of all ranks have used a rank's keys and values, so their gradients are added up and dealt out: a
+# *reduce-scatter*, with the payload that the gather had. And since each rank has all weights but only its own tokens,
+# the gradients of *all* weights are summed over the ranks, once a step. The batch cut has only this last sum.
+#
+# **Predict.** A step of training with that one prompt of 8,192 tokens: which moves fewer bytes, `time` or `embedding`?
+
+# %%
+guess = predict("fewer bytes in a training step of Llama-3.1-70B: time or embedding", None)
+
+# %% tags=["C06"]
+from minitp.trace.wording import size
+
+
+def step_of(c, cut, numbers, batch, tokens, each):
+    """Bytes of the sync points inside the layers, forward and backward, and of the sum of `numbers` gradients."""
+    return 2 * payload(c, cut, 1, batch, tokens, each), 0 if cut == "embedding" else numbers * each
+
+
+for name, c, *sizes in (("the small model", config, WEIGHTS // 8, B, T, 8),
+                        ("Llama-3.1-70B", llama, weights // 2, 1, prompt, 2)):
+    print(f"{name:16} syncs in layers, both passes   weights' gradients   together")
+    moved = {cut: step_of(c, cut, *sizes) for cut in prefill}
+    for cut, (in_layers, gradients) in moved.items():
+        print(f"  {cut:14} {size(in_layers):>28} {size(gradients):>20} {size(in_layers + gradients):>10}")
+guess.check(min(("time", "embedding"), key=lambda cut: sum(moved[cut])), "the weights' gradients outweigh one prompt.")
+a_token = (moved["embedding"][0] - moved["time"][0]) / prompt                   # bytes that the time cut saves
+print(f"the time cut moves less from about {moved['time'][1] / a_token:,.0f} tokens a step on")
+
+# %% [markdown]
+# So training can be cut along time, at the cost of all weights' gradients once a step: with one prompt that is more
+# than the embedding cut moves, with a batch of many tokens it is less. (Computed from sizes, not run; where kv heads
+# are copied, the embedding cut also sums the copies' gradients. And each rank holds all weights, as before.)
 #
 # ## The same on real processes
 #

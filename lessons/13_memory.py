@@ -358,6 +358,12 @@ guess.check(float(summed(ones, bfloat16)[0][0]), "257 lies halfway between 256 a
 
 # %% [markdown]
 # Ones are the worst case: real gradients have both signs. Below are those of `tiny`'s head, one of each micro-batch.
+#
+# **Predict.** 128 such gradients are added up in bf16. How many percent of the terms will change nothing?
+
+# %%
+guess = predict("percent of terms lost, 128 gradients summed in bf16", None)
+
 
 # %% tags=["C16", "C09"]
 from minitp.train.step import accumulate, split_batch
@@ -375,14 +381,17 @@ def gradients_of(tp, micro_batches):
 
 
 terms = run(lambda tp: gradients_of(tp, 128), ranks=1, threads=True).results[0]
+shares = {}
 for n, kind in ((8, bfloat16), (32, bfloat16), (128, bfloat16), (128, np.float32)):
     right, (found, lost) = summed(terms[:n], np.float64)[0], summed(terms[:n], kind)
-    error = np.linalg.norm(found - right) / np.linalg.norm(right)
+    error, shares[n, kind] = np.linalg.norm(found - right) / np.linalg.norm(right), lost
     print(f"{n:3} added up in {kind.__name__:8}: {lost:.0%} of the terms changed nothing, the sum is {error:.1%} off")
 kept = [name for name, one in catalogue.runs().items() if one.training.precision.gradients == 4]
 print(f"float32 gradients: {MIXED_FP32_GRADIENTS.states - MIXED.states:g} bytes a parameter more, for {model.name} "
       f"{both(precision['more bytes'])}. Runs of the catalogue that kept them: {', '.join(kept)}")
 print(f"a step of BLOOM sums {precision['micro-batches']:g} micro-batches on each copy of the model")
+guess.check(round(100 * shares[128, bfloat16]),
+            "beside a large sum a small term is less than half of the sum's last digit.")
 
 # %% [markdown]
 # Many additions are lost, and the longer the sum, the more it is off. So **yes, they are sensible**, for 2 bytes a

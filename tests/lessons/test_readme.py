@@ -12,6 +12,7 @@ from tests.make_lessons import README, with_table
 
 TEXT = README.read_text("utf-8")
 LESSON = re.compile(r"\d\d|[A-Z]")
+NEXT = re.compile(r"\*\*Next:\*\* \[([^\]]+)\]\(([^)]+)\)")
 
 
 def test_its_table_is_what_the_notebooks_say_of_themselves():
@@ -24,6 +25,16 @@ def test_its_links_lead_somewhere():
         links = re.findall(r"\]\(([^)#:]+)\)", file.read_text("utf-8"))
         assert links
         assert not [link for link in links if not (file.parent / link).exists()]
+
+
+def test_a_lessons_next_link_has_the_title_of_what_it_leads_to():
+    followed = [lesson for lesson in lessons() if NEXT.search(lesson.file.with_suffix(".py").read_text("utf-8"))]
+    assert len(followed) >= len(lessons()) - 2                 # the last of them may have none
+    for lesson in followed:
+        said, file = NEXT.search(lesson.file.with_suffix(".py").read_text("utf-8")).groups()
+        heading = re.search(r"^# # (.+)$", (LESSONS / file).with_suffix(".py").read_text("utf-8"), re.M)[1]
+        title = said.removeprefix("Appendix ")
+        assert re.match(re.escape(title) + r"(?!\w)", heading), f"{lesson.file.name}: [{said}], but there {heading!r}"
 
 
 def test_one_hour_is_about_one():
