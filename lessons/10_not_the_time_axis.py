@@ -425,8 +425,9 @@ print(f"the time cut moves less from about {moved['time'][1] / a_token:,.0f} tok
 
 # %% [markdown]
 # So training can be cut along time, at the cost of all weights' gradients once a step: with one prompt that is more
-# than the embedding cut moves, with a batch of many tokens it is less. (Computed from sizes, not run; where kv heads
-# are copied, the embedding cut also sums the copies' gradients. And each rank holds all weights, as before.)
+# than the embedding cut moves, with a batch of many tokens it is less. (Computed from sizes, not run, and as payload:
+# of a sum over the ranks a library sends about twice that. Where kv heads are copied, the embedding cut also sums the
+# copies' gradients. And each rank of the time cut holds all weights, as before.)
 #
 # ## The same on real processes
 #
