@@ -54,7 +54,8 @@ def failed_line(run: dict[str, Any]) -> str:
     """What every view of such a trace says first: This run failed: … ; "" where the run ended well."""
     if not is_failed(run):
         return ""
-    return f"This run failed: {plain(run['failed'], 300)}. What had ended until then is shown."
+    error = "; ".join(filter(None, (line.strip() for line in run["failed"].splitlines())))
+    return f"This run failed: {plain(error, 300).rstrip('.')}. What had ended until then is shown."
 
 
 def waiting_lines(trace: Trace) -> list[str]:
