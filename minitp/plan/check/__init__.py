@@ -20,6 +20,7 @@ from minitp.plan.check.pass_times import PassCompared, passes
 from minitp.plan.machine import Machine
 from minitp.plan.modeled import Stated, modeled, stated
 from minitp.trace.check import compare, recorded_by_rank
+from minitp.trace.failed import failed_line, is_failed
 from minitp.trace.file import Trace
 from minitp.trace.predict import Plan, plan_from_run, predict
 from minitp.trace.schema import Expected
@@ -156,6 +157,8 @@ def cached(plan: Plan) -> Iterable[str]:
 def notes(trace: Trace, machine: Machine, rows: Sequence[Compared] = ()) -> Iterable[str]:
     """What whoever compares must know: where trace and calibration differ, and what disturbed them."""
     measured, run = machine.measured, trace.run
+    if is_failed(run):
+        yield failed_line(run)
     if not measured:
         yield f"{plain(machine.name, 40)} wasn't calibrated here: its times are another machine's"
     for name in ("world", "cores", "hosts"):
