@@ -144,6 +144,8 @@ class Job:
         if all(rank > self.rank for rank in self.hotline.heard[ASK]):
             silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
             account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
+            if self.rescued is not None:
+                _mute(1)                            # the ranks go on until their recordings have come
             _write(f"minitp: error: {account}", code)
             self._rescue(account, False, code)
             self.abort(code)
@@ -160,6 +162,8 @@ class Job:
     # --- what was recorded ---------------------------------------------------------------------------------------
 
     def _recording(self) -> str | None:
+        """What this rank has recorded. From now on it prints nothing: it may go on computing, but the end is told."""
+        _mute(1)
         return recording_of(self.groups[0] if self.groups else None)
 
     def _rescue(self, why: str, refusal: bool, code: int) -> None:
@@ -196,9 +200,7 @@ class Job:
         """End every rank of the job now. The cause has been told: what MPI would add to it goes nowhere."""
         from mpi4py import MPI
         _wait_until_read()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
+        _mute(1, 2)
         if threading.current_thread() is threading.main_thread() or _any_thread_may_call():
             MPI.COMM_WORLD.Abort(code)
         os._exit(code)                              # the launcher ends the others when one rank leaves like this
@@ -213,6 +215,14 @@ def _any_thread_may_call() -> bool:
     """Whether another thread may call MPI while the main one is in a collective: the watchdog does."""
     from mpi4py import MPI
     return MPI.Query_thread() == MPI.THREAD_MULTIPLE
+
+
+def _mute(*streams: int) -> None:
+    """What is written to these descriptors goes nowhere from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def _write(text: str, code: int) -> None:
