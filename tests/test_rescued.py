@@ -49,7 +49,7 @@ def leaves(group):
 def test_a_rank_raises():
     error, (trace,) = failed(raises)
     assert isinstance(error, ValueError) and error.__notes__[-1] == "trace 1" and len(error.__notes__) == 2
-    assert trace.run["failed"].startswith("ValueError: line 7\n  on rank 1, after all_reduce")
+    assert trace.run["failed"].startswith("ValueError: line 7; on rank 1, after all_reduce")
     assert [(event.rank, event.sequence) for event in trace] == [(0, 0), (1, 0), (2, 0)]
     assert waiting(trace) == [(0, 1), (2, 1)]
 
@@ -104,7 +104,7 @@ def test_who_fails_right_after_a_meeting_takes_no_result_from_the_others():
 
 def test_not_where_all_ranks_refuse():
     def main(group):
-        total(group)
+        group.barrier(site="begin", reason="test")
         raise ConfigError("52 heads can't be cut")
 
     error, kept = failed(main)
@@ -144,7 +144,7 @@ def test_a_recorder_that_keeps_nothing_has_nothing_to_hand_over():
 
 def test_what_the_header_says_is_what_the_recorder_was_told():
     def main(group):
-        group.recorder.about = {"argv": [], "model": {"name": "toy"}}
+        group.recorder.about = lambda: {"command": [], "model": {"name": "toy"}}
         raises(group)
 
     _, (trace,) = failed(main)

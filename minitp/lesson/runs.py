@@ -88,7 +88,7 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
         return recorders[rank]
 
     def on_rank(tp: "Communicator") -> Any:
-        tp.recorder.about = {"argv": []}
+        tp.recorder.about = lambda: {"command": []}
         align_clocks(tp)
         about.update(run_info(tp, argv=[]))
         with tp.recorder.mark("run"):

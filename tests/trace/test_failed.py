@@ -172,5 +172,5 @@ def test_an_error_that_is_no_text_is_none(failed):
 def test_whatever_the_error_it_is_one_line(error):
     line = failed_line({"failed": error})
     assert line.startswith("This run failed: ") and len(line) < 400 and line.isprintable()
-    assert failed_line({"failed": "a\n  b."}) == "This run failed: a; b. What had ended until then is shown."
+    assert failed_line({"failed": "a\n  b."}) == "This run failed: a b. What had ended until then is shown."
 
