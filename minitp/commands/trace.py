@@ -81,7 +81,8 @@ def _tell_of_beginning(file: Path, trace: "Trace", expected: int) -> None:
     from minitp.trace.check import recorded_by_rank
     by_rank = recorded_by_rank(trace)
     ended = {len(events) for events in by_rank.values()} | ({0} if len(by_rank) < trace.run["ranks"] else set())
-    few, many = min(ended), max(ended)
-    print(f"{file.name}: {f'{few:,} to ' * (few < many)}{many:,} of {expected:,} collectives had ended on each of "
-          f"{trace.run['ranks']} ranks. These are as the closed form says, in order, shape, type and payload; the run "
-          "failed before the others.")
+    few, many, beyond = min(*ended, expected), min(max(ended), expected), max(ended) - expected
+    print(f"{file.name}: {f'{few:,} to ' * (few < many)}{many:,} of the {expected:,} collectives of its passes had "
+          f"ended on each of {trace.run['ranks']} ranks, and are as the closed form says, in order, shape, type and "
+          "payload."
+          + (f" {beyond:,} more are of a pass that the header doesn't tell of." if beyond > 0 else ""))

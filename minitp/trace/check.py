@@ -23,8 +23,8 @@ def compare(trace: Trace, predicted: Events | Mapping[int, Events], *, cut_off: 
 
     `predicted` holds the events of a rank in order: the same for every rank, or, as a mapping, rank → its own.
     Compared are the fields of `Expected`. Where all ranks should be the same, the first is held against the prediction
-    and the others against the first, so that a mistake common to all is said once. `cut_off`: the run failed, and what
-    would come behind the last event of a rank is not missed.
+    and the others against the first, so that a mistake common to all is said once. `cut_off`: the run failed. What
+    would come behind a rank's last event isn't missed then, and what comes behind the last predicted is not compared.
     """
     recorded = recorded_by_rank(trace)
     return _at_most(_by_rank(recorded, predicted, cut_off) if isinstance(predicted, Mapping)
@@ -84,7 +84,8 @@ def _differences(who: str, have: Sequence[Expected], source: str, want: Sequence
         else:
             yield from _one_sided(who, have[i:i + extra], i, want[j:j + missing], source)
         i, j = i + extra, j + missing
-    yield from _one_sided(who, have[i:], i, () if cut_off else want[j:], source)
+    if not cut_off:
+        yield from _one_sided(who, have[i:], i, want[j:], source)
 
 
 def _one_sided(who: str, extra: Sequence[Expected], at: int, missing: Sequence[Expected], source: str) -> Iterator[str]:

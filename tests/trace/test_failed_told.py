@@ -118,18 +118,25 @@ def test_up_to_there_a_failed_run_is_as_foretold(tmp_path, capsys):
     code, out = checked(ended([4, 3, 3]), tmp_path, capsys)
     assert code == 1 and "run.json: This run failed: it broke." in out
     assert f"Rank 0 was in {FORETOLD[4].op} at {FORETOLD[4].site}, call 4" in out
-    assert f"3 to 4 of {len(FORETOLD)} collectives had ended on each of 3 ranks. These are as the closed" in out
+    assert f"3 to 4 of the {len(FORETOLD)} collectives of its passes had ended on each of 3 ranks, and are as" in out
     assert "differs" not in out and "lacks" not in out
 
 
 def test_a_rank_without_any_has_none(tmp_path, capsys):
-    assert f"0 to 2 of {len(FORETOLD)} collectives" in checked(ended([2, 2, 0]), tmp_path, capsys)[1]
-    assert f": 0 of {len(FORETOLD)} collectives" in checked(ended([0, 0, 0]), tmp_path, capsys)[1]
+    assert f"0 to 2 of the {len(FORETOLD)} collectives" in checked(ended([2, 2, 0]), tmp_path, capsys)[1]
+    assert f": 0 of the {len(FORETOLD)} collectives" in checked(ended([0, 0, 0]), tmp_path, capsys)[1]
 
 
 def test_all_of_them_may_be_there(tmp_path, capsys):
     code, out = checked(ended([len(FORETOLD)] * 3), tmp_path, capsys)
-    assert code == 1 and f"{len(FORETOLD)} of {len(FORETOLD)} collectives had ended" in out
+    assert code == 1 and f": {len(FORETOLD)} of the {len(FORETOLD)} collectives of its passes had ended" in out
+
+
+def test_what_the_header_does_not_tell_of_is_said(tmp_path, capsys):
+    trace = ended([8, 7, 7])
+    trace.run["generation"]["passes"] = [["prefill", 5]]
+    code, out = checked(trace, tmp_path, capsys)
+    assert code == 1 and "6 of the 6 collectives of its passes" in out and "2 more are of a pass that" in out
 
 
 @pytest.mark.parametrize("change, says", [
