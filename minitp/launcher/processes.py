@@ -159,7 +159,8 @@ class Job:
         code = max(int(key.split()[0]) for key in failed.values())
         if self.rank == same[0]:
             _write(failure.said_by(same, self.size), code)
-        time.sleep(0.1 if self.rank == min(failed) else 2.0)      # let the others, if they differ, speak too
+        differ = len(set(failed.values())) > 1
+        time.sleep(2.0 if self.rank != min(failed) else 0.5 if differ else 0.1)        # let the others speak, too
         self.abort(code)
 
     def abort(self, code: int) -> NoReturn:

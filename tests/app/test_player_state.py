@@ -1,5 +1,6 @@
 """The player's state inside a real browser: its reducer, its keys, its scrubber, its one loop."""
 import base64
+import json
 
 import numpy as np
 import pytest
@@ -169,7 +170,10 @@ def test_one_loop_while_playing_and_none_while_still(watch, tiny_play):
 
 def test_a_tween_ends_where_a_jump_does(watch, tiny_play):
     still, moving = watch(tiny_play), watch(tiny_play, calm=False)
+    moving.evaluate(COUNT_FRAMES)
     for page in (still, moving):
         press(page, "ArrowRight", "ArrowRight", "ArrowLeft", ",")
-    moving.wait_for_timeout(900)
+    moving.wait_for_function(f"there => JSON.stringify({SNAPSHOT}) === there", arg=json.dumps(
+        still.evaluate(SNAPSHOT), ensure_ascii=False, separators=(",", ":")))
+    assert moving.evaluate("paintsIn(5)") == 0
     assert moving.evaluate(SNAPSHOT) == still.evaluate(SNAPSHOT)

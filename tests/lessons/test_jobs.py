@@ -7,6 +7,7 @@ import pytest
 
 from minitp.launcher.mpiexec import Mpiexec
 from minitp.lesson import jobs
+from tests.until import until
 
 TRACEBACK = """{rank}Traceback (most recent call last):
 {rank}  File "trouble.py", line 14, in <module>
@@ -44,14 +45,17 @@ def test_a_job_that_does_not_end_is_ended(monkeypatch):
     assert ended is not None and ended.code != 0
 
 
-def test_what_does_not_hear_is_killed_with_its_children(monkeypatch):
-    monkeypatch.setattr(jobs, "SECONDS", 1.0)
+def test_what_does_not_hear_is_killed_with_its_children(monkeypatch, tmp_path):
+    monkeypatch.setattr(jobs, "SECONDS", 0.1)
     monkeypatch.setattr(jobs, "GRACE", 0.1)
-    script = ("import signal, subprocess, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-              "subprocess.Popen(['sleep', '15'])\nprint('deaf', flush=True)\ntime.sleep(15)\n")
-    began = time.monotonic()
-    assert jobs.start(script, "python", "trouble.py").ended() == jobs.Ended(-signal.SIGKILL, "deaf\n", "")
-    assert time.monotonic() - began < 10
+    script = ("import pathlib, signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+              "subprocess.Popen(['sleep', '300'])\nprint('deaf', flush=True)\npathlib.Path(sys.argv[1]).touch()\n"
+              "time.sleep(300)\n")
+    began, deaf = time.monotonic(), tmp_path / "deaf"
+    job = jobs.start(script, "python", "trouble.py", str(deaf))
+    until(deaf.exists)
+    assert job.ended() == jobs.Ended(-signal.SIGKILL, "deaf\n", "")
+    assert time.monotonic() - began < 200
 
 
 def test_under_mpirun_nothing_is_started(monkeypatch, capsys):

@@ -227,12 +227,27 @@ def test_a_comparison_does_not_take_counts_for_times():
     assert "all_reduce" in said and "…" not in said and all(len(line) <= 80 for line in said.splitlines())
 
 
+SEARCHING = """
+import sys
+from minitp.__main__ import main
+from minitp.commands.plan import layouts
+search = layouts.search
+
+def searching(*given):
+    print("searching", file=sys.stderr, flush=True)
+    return search(*given)
+
+layouts.search = searching
+main()
+"""
+
+
 @pytest.mark.slow
 def test_an_interrupt_ends_a_search_cleanly():
     words = ["gpt-3-175b", "--task", "train", "--gpus", "24576", "--batch", "24576"]
-    run = subprocess.Popen([sys.executable, "-m", "minitp", "plan", *words],
+    run = subprocess.Popen([sys.executable, "-c", SEARCHING, "plan", *words],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
+    assert run.stderr.readline() == "searching\n"
     run.send_signal(signal.SIGINT)
-    out, told = run.communicate(timeout=20)
+    out, told = run.communicate(timeout=60)
     assert run.returncode == 130 and not out and "Traceback" not in told
