@@ -148,11 +148,12 @@ def test_comparing_runs_of_the_folder(opened, runs, tiny_trace):
 def test_a_long_run_opens_within_two_seconds():
     """In a process of its own: here the types of every call are checked, which takes several times as long."""
     script = Path(__file__).with_name("opening_time.py")
-    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True,
+    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=True,
                            env=os.environ | {"PYTHONPATH": str(ROOT)}).stdout
     print(shown)
-    seconds = [float(line.split()[1]) for line in shown.splitlines()]
-    assert len(seconds) == 2 and max(seconds) < 4, "2 s is the target; a busy machine gets as much again"
+    seconds = {name: float(said.split()[0]) for name, said in (line.split(": ") for line in shown.splitlines())}
+    reading = seconds.pop("reading")
+    assert len(seconds) == 2 and max(seconds.values()) < 12 * reading, "2 s is the target where reading takes 0.3 s"
 
 
 def test_a_break_that_no_pass_meets_is_told_before_the_run(opened):
