@@ -16,7 +16,7 @@ def scripts() -> list[Path]:
     return [file for file in sorted(LESSONS.glob("*.py")) if "formats: ipynb,py:percent" in file.read_text("utf-8")]
 
 
-def executed(notebook: NotebookNode, timeout: int = 60) -> NotebookNode:
+def executed(notebook: NotebookNode, timeout: int = 300) -> NotebookNode:
     """A copy with the outputs of a clean kernel, in a folder of its own. The kernel is this Python."""
     copy = nbformat.from_dict(notebook)
     with TemporaryDirectory() as folder:

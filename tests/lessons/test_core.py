@@ -129,7 +129,7 @@ print("printed by one")
 def test_where_the_terminal_knows_ascii_alone_a_lesson_goes_on(rank, size, said):
     announced = {} if rank is None else {"PMI_RANK": str(rank), "PMI_SIZE": str(size)}
     code = "from minitp.lesson import begin; begin('00'); print('\\u2192 to 1')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180,
                           env=os.environ | announced | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
     assert (done.returncode, done.stdout) == (0, said), done.stderr
 
@@ -146,7 +146,7 @@ def test_under_mpirun_every_process_sees_all_results_and_one_prints(tmp_path):
 
 def test_minitp_run_sets_the_number_of_threads():
     command = [sys.executable, "-m", "minitp", "run", "-n", "3", "--world", "threads", str(LESSONS / "02_two_cuts.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert "rank 2 computed" in done.stdout and "rank 3 computed" not in done.stdout
 
