@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from minitp.environment import threads_per_rank, threads_set_by_user
-from minitp.errors import CollectiveError, LaunchError
-from minitp.launcher.telling import failed_at, is_about_the_request, name_ranks, position, positions
+from minitp.errors import CollectiveError, MinitpError, OutOfTimeError
+from minitp.launcher.rescue import handed_over, recording_of
+from minitp.launcher.telling import failed_at, in_short, is_about_the_request, name_ranks, position, positions
 from minitp.launcher.world import Options, as_rank
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class _Ranks:
             if self.world.stopped:
                 return
             if end is not None and time.monotonic() > end:
-                raise LaunchError(f"the run has taken longer than its {self.options.run_deadline:g} s\n"
-                                  + self.where())
+                raise OutOfTimeError(f"the run has taken longer than its {self.options.run_deadline:g} s\n"
+                                     + self.where())
             if (stuck := self._stuck()) and stuck == seen:             # seen twice: not just a machine that slept
                 raise CollectiveError("the ranks wait for each other and nothing can come\n" + stuck)
             seen = stuck
@@ -84,6 +85,15 @@ class _Ranks:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0),
                                                                ctypes.py_object(RankStoppedError))
             left[0].join(0.02)
+
+    def rescue(self, failure: BaseException) -> None:
+        """Hand the trace up to here to whoever wants it; what it says comes with the failure."""
+        groups = [group for group in self.groups if group is not None]
+        if self.options.rescued is not None and groups:
+            parts = [recording_of(group) for group in self.groups]
+            if words := handed_over(self.options.rescued, groups[0], parts, in_short(failure),
+                                    is_about_the_request(failure)):
+                failure.add_note(words)
 
     def where(self) -> str:
         """One line per position: who waits where, who computes, who has returned."""
@@ -105,15 +115,19 @@ class _Ranks:
 
 def run_in_threads(fn: "Callable[[Communicator], Any]", size: int, options: Options) -> list[Any]:
     """fn(communicator) on `size` ranks; all results, in rank order. The first failure is raised here."""
-    ranks = _Ranks(fn, size, options)
+    ranks, ended = _Ranks(fn, size, options), None
     with _blas_threads(size):
         try:
             ranks.run()
+        except MinitpError as error:            # they wait for each other, or their time is up
+            ended = error
         finally:                                # also Ctrl-C, which reaches only the main thread
             ranks.stop()
-    if ranks.failures:
-        raise _told(ranks)
-    return ranks.results
+    if ended is None and not ranks.failures:
+        return ranks.results
+    failure = ended if ended is not None else _told(ranks)
+    ranks.rescue(failure)
+    raise failure
 
 
 def _told(ranks: _Ranks) -> BaseException:

@@ -1,4 +1,7 @@
-"""The script that test_failures.py runs: `failing.py WAY MARK` fails in one of many ways, in the middle of its work."""
+"""The script that test_failures.py runs: `failing.py WAY MARK` fails in one of many ways, in the middle of its work.
+
+With a file's name after it (…json), the trace up to there is written to it.
+"""
 import os
 import sys
 import time
@@ -10,8 +13,11 @@ import minitp
 from minitp.comm import Partial
 from minitp.errors import ConfigError
 from minitp.launcher import processes
+from minitp.launcher.rescue import written_to
+from minitp.trace.merge import align_clocks
 
 WAY = sys.argv[1]
+TRACE = next((word for word in sys.argv if word.endswith(".json")), None)
 
 
 def total(group):
@@ -79,6 +85,8 @@ def goes_on(group):
 
 def main(group):
     group.transport.barrier()                    # none is late for its first call: deadlines are for what comes then
+    if TRACE is not None:
+        align_clocks(group)
     total(group)
     if not globals()[WAY](group):
         total(group)
@@ -87,6 +95,8 @@ def main(group):
 if __name__ == "__main__":
     if WAY in ("all_raise", "each_its_own", "root_only"):          # every rank will tell, however slow the machine is
         processes._PATIENCE = dict.fromkeys(processes._PATIENCE, 60.0)
+    elif TRACE is not None:                                        # the others are in their call by then
+        processes._PATIENCE = dict.fromkeys(processes._PATIENCE, 1.0)
     deadline = 1.0 if WAY in ("never_comes", "returns_early", "returns_before_a_barrier") else 60.0
     minitp.launch(main, deadline=deadline, run_deadline=1.0 if "run_deadline" in sys.argv else None,
-                  ranks=4 if "four" in sys.argv else None)
+                  ranks=4 if "four" in sys.argv else None, rescued=written_to(TRACE))
