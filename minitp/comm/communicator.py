@@ -245,6 +245,9 @@ class Communicator(Messages):
             checked_at = time.perf_counter_ns()
             result = move()
             leave = time.perf_counter_ns()
+        except BaseException:
+            self.recorder.lose(self, call, enter)
+            raise
         finally:
             self.pending = None                        # also after an error that the caller survives: nobody waits here
         if compared:

@@ -86,18 +86,21 @@ class Messages:
         try:
             move()
             leave = time.perf_counter_ns()
+        except BaseException:
+            self.recorder.lose(self, calls[-1], enter)
+            raise
         finally:
             self.pending = None
         for half, call, before in zip(halves, calls, kept, strict=True):
             self.recorder.add(self, call, half.op, plane, reason, (str(state), str(state)), half.host.shape, call.dtype,
                               half.host.nbytes, enter, leave if half is halves[-1] else enter, caller(),
-                              peer=half.peer, chunk=half.chunk, wire=half.host.nbytes if half.op == "send" else 0)
+                              chunk=half.chunk, wire=half.host.nbytes if half.op == "send" else 0)
             self.recorder.keep(before, half.host if half.op == "receive" else None, plane)
 
     def _numbered(self, half: Half, site: str) -> Call:
         number = self._messages.get((half.op, half.peer), 0)
         self._messages[half.op, half.peer] = number + 1
-        return Call(number, half.op, site, name_of(half.host.dtype), half.host.shape)
+        return Call(number, half.op, site, name_of(half.host.dtype), half.host.shape, peer=half.peer)
 
     def stage(self, array: Any) -> tuple[np.ndarray, bool]:
         """(a C-contiguous host array, whether the answer goes back to a device)."""

@@ -19,11 +19,13 @@ class Call(NamedTuple):
     dtype: str
     shape: tuple[int, ...]                # of the whole array
     root: int | None = None
+    peer: int | None = None               # of a message: where it goes, or comes from
 
     def __str__(self) -> str:
         what = f"{'×'.join(map(str, self.shape))} {self.dtype}".strip() if self.op != "barrier" else ""
         root = "" if self.root is None else f" root {self.root}"
-        return f"{self.op}({what}){root} at {self.site}, call {self.sequence}"
+        peer = "" if self.peer is None else f" {'to' if self.op == 'send' else 'from'} rank {self.peer}"
+        return f"{self.op}({what}){root}{peer} at {self.site}, call {self.sequence}"
 
 
 @runtime_checkable

@@ -53,6 +53,12 @@ def failed_at(error: BaseException, group: "Communicator | None") -> str:
     return f"after {latest}"
 
 
+def in_short(error: BaseException) -> str:
+    """For a trace's header: what it was, without where in the code."""
+    kind = "" if isinstance(error, MinitpError) else f"{type(error).__name__}: "
+    return "\n  ".join([f"{kind}{error}", *getattr(error, "__notes__", [])])
+
+
 def is_about_the_request(error: BaseException) -> bool:
     """Whether it is all the same where in a run it was raised, if every rank did: what was asked for can't be."""
     return isinstance(error, MinitpError) and not isinstance(error, CollectiveError)

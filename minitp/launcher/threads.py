@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from minitp.environment import threads_per_rank, threads_set_by_user
-from minitp.errors import CollectiveError, LaunchError
-from minitp.launcher.telling import failed_at, is_about_the_request, name_ranks, position, positions
+from minitp.errors import CollectiveError, LaunchError, MinitpError
+from minitp.launcher.rescue import handed_over, recording_of
+from minitp.launcher.telling import failed_at, in_short, is_about_the_request, name_ranks, position, positions
 from minitp.launcher.world import Options, as_rank
 
 if TYPE_CHECKING:
@@ -85,6 +86,14 @@ class _Ranks:
                                                                ctypes.py_object(RankStoppedError))
             left[0].join(0.02)
 
+    def rescue(self, failure: BaseException) -> None:
+        """Hand the trace up to here to whoever wants it; what it says comes with the failure."""
+        groups = [group for group in self.groups if group is not None]
+        if self.options.rescued is not None and groups:
+            parts = [recording_of(group) for group in self.groups]
+            if words := handed_over(self.options.rescued, groups[0], parts, in_short(failure)):
+                failure.add_note(words)
+
     def where(self) -> str:
         """One line per position: who waits where, who computes, who has returned."""
         return positions({rank: position(group) if thread.is_alive() else "has returned"
@@ -105,23 +114,27 @@ class _Ranks:
 
 def run_in_threads(fn: "Callable[[Communicator], Any]", size: int, options: Options) -> list[Any]:
     """fn(communicator) on `size` ranks; all results, in rank order. The first failure is raised here."""
-    ranks = _Ranks(fn, size, options)
+    ranks, ended = _Ranks(fn, size, options), None
     with _blas_threads(size):
         try:
             ranks.run()
+        except MinitpError as error:            # they wait for each other, or their time is up
+            ended = error
         finally:                                # also Ctrl-C, which reaches only the main thread
             ranks.stop()
-    if ranks.failures:
-        raise _told(ranks)
-    return ranks.results
+    if ended is None and not ranks.failures:
+        return ranks.results
+    failure = ended if ended is not None else _told(ranks)
+    if ended is not None or not _refused(ranks):
+        ranks.rescue(failure)
+    raise failure
 
 
 def _told(ranks: _Ranks) -> BaseException:
     """The first failure, with notes: which ranks, where; without, where all ranks refused what was asked for."""
     first, error = ranks.failures[0]
-    same = sorted(rank for rank, other in ranks.failures
-                  if type(other) is type(error) and str(other) == str(error))
-    if is_about_the_request(error) and len(same) == ranks.size:
+    same = _alike(ranks)
+    if _refused(ranks):
         return error
     if ranks.size > 1 and not isinstance(error, CollectiveError):        # (that names its ranks itself)
         error.add_note(", ".join(filter(None, (f"on {name_ranks(same)}", failed_at(error, ranks.groups[first])))))
@@ -129,6 +142,17 @@ def _told(ranks: _Ranks) -> BaseException:
             if rank not in same:
                 error.add_note(f"rank {rank} failed too: {type(other).__name__}: {other}")
     return error
+
+
+def _alike(ranks: _Ranks) -> list[int]:
+    """The ranks that failed of what the first one failed of."""
+    error = ranks.failures[0][1]
+    return sorted(rank for rank, other in ranks.failures if type(other) is type(error) and str(other) == str(error))
+
+
+def _refused(ranks: _Ranks) -> bool:
+    """Whether all ranks said the same of what was asked for: no run has begun."""
+    return is_about_the_request(ranks.failures[0][1]) and len(_alike(ranks)) == ranks.size
 
 
 _limit = threading.Lock()

@@ -10,6 +10,7 @@ from minitp.errors import LaunchError
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
+    from minitp.launcher.rescue import Rescued
     from minitp.trace.recorder import Recorder
 
 World = Literal["auto", "threads", "mpi"]
@@ -26,6 +27,7 @@ class Options:
     checked       compare the ranks' calls before each collective
     arrays        "numpy" or "cupy"
     kind          the class of the communicators; None: Communicator
+    rescued       takes the trace of a run that failed
     """
     deadline: float = 300.0
     run_deadline: float | None = None
@@ -33,6 +35,7 @@ class Options:
     checked: bool = True
     arrays: str = "numpy"
     kind: "type[Communicator] | None" = None
+    rescued: "Rescued | None" = None
 
     def communicator(self, transport: Any, local_rank: int) -> "Communicator":
         from minitp.arrays import choose_arrays
@@ -82,7 +85,8 @@ def as_rank(rank: int) -> Iterator[None]:
 def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, world: World = "auto",
            deadline: float = 300.0, run_deadline: float | None = None,
            recorder: "Callable[[int], Recorder] | None" = None, checked: bool | None = None,
-           arrays: str = "numpy", kind: "type[Communicator] | None" = None) -> list[Any]:
+           arrays: str = "numpy", kind: "type[Communicator] | None" = None,
+           rescued: "Rescued | None" = None) -> list[Any]:
     """Call fn(communicator) on every rank; the results of the ranks that live in this process, in rank order.
 
     With threads (plain `python script.py`, a notebook) these are all ranks. Under mpirun or `minitp run` every process
@@ -96,6 +100,8 @@ def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, wor
       checked       compare the ranks' calls before each collective; None: yes with threads, no with MPI
       arrays        "numpy" or "cupy"
       kind          a class of communicators other than Communicator: BrokenCommunicator, DelayedCommunicator
+      rescued       called once, should the run fail, with the trace up to there, as far as the ranks could still be
+                    asked; what it returns is told with the error. Not on Ctrl-C, nor where all ranks refuse to begin
 
     An error on a rank ends all ranks and is raised here once, with a note which rank it was. LaunchError where the
     ranks can't be had.
@@ -108,7 +114,7 @@ def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, wor
     if ranks is not None and ranks < 1:
         raise LaunchError(f"a launch needs at least 1 rank, {ranks} was asked for")
     options = Options(deadline, run_deadline if run_deadline is not None else _defaults.run_deadline, recorder,
-                      threads if checked is None else checked, arrays, kind)
+                      threads if checked is None else checked, arrays, kind, rescued)
     if threads:
         from minitp.launcher.threads import run_in_threads
         if ranks is not None and _defaults.ranks is not None and ranks != _defaults.ranks:

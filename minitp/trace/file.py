@@ -30,7 +30,7 @@ from minitp.trace.columns import (
     to_lists,
 )
 from minitp.trace.kept import ArrayTable, KeptArray, checked_values
-from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Inner, Mark, Weight
+from minitp.trace.schema import FORMAT, VERSION, WORDS, Event, Inner, Mark, Unfinished, Weight
 from minitp.trace.wording import size
 
 MAX_BYTES = 128 * 2**20            # of JSON text, after gunzip: about a million events
@@ -46,23 +46,27 @@ class Trace:
     run, clock      the header: plain data
     strings, shapes what the columns of words, and `shape`, give by number
     events, marks   {column: NumPy array}, the fields of `Event` and `Mark`; -1 stands for None
+    unfinished      the same of `Unfinished`: the calls that ranks of a run that failed were in
     values          [{event, before, after or after_of}]; `value(event)` gives its arrays
     arrays, weights tables of the arrays inside the layers, and of the weights: see `array` and `weight`
     """
 
     def __init__(self, run: dict[str, Any], clock: dict[str, Any], strings: list[str], shapes: list[tuple[int, ...]],
                  events: Table, marks: Table, values: list[dict[str, Any]] | None = None,
-                 arrays: ArrayTable | None = None, weights: ArrayTable | None = None):
+                 arrays: ArrayTable | None = None, weights: ArrayTable | None = None,
+                 unfinished: Table | None = None):
         self.run, self.clock, self.strings, self.shapes = run, clock, strings, shapes
         self.events, self.marks, self.values = events, marks, values or []
         self.arrays = arrays if arrays is not None else ArrayTable.of(Inner._fields, (), {})
         self.weights = weights if weights is not None else ArrayTable.of(Weight._fields, (), {})
+        self.unfinished = unfinished if unfinished is not None else encode((), Unfinished._fields, {}, {})
 
     @classmethod
     def of(cls, events: Iterable[Event], marks: Iterable[Mark] = (), *, run: dict[str, Any] | None = None,
            clock: dict[str, Any] | None = None, values: list[dict[str, Any]] | None = None,
            arrays: Iterable[tuple[Inner, dict[str, Any]]] = (),
-           weights: Iterable[tuple[Weight, dict[str, Any]]] = ()) -> "Trace":
+           weights: Iterable[tuple[Weight, dict[str, Any]]] = (),
+           unfinished: Iterable[Unfinished] = ()) -> "Trace":
         """A trace of these events and marks; `run["ranks"]` is counted where it isn't given."""
         strings: dict[str, int] = {}
         shapes: dict[tuple[int, ...], int] = {}
@@ -70,29 +74,31 @@ class Trace:
         mark_table = encode(marks, Mark._fields, strings, shapes)
         array_table = ArrayTable.of(Inner._fields, arrays, strings)
         weight_table = ArrayTable.of(Weight._fields, weights, strings)
-        ranks = 1 + max(int(table["rank"].max(initial=0)) for table in (event_table, mark_table))
+        lost = encode(unfinished, Unfinished._fields, strings, shapes)
+        ranks = 1 + max(int(table["rank"].max(initial=0)) for table in (event_table, mark_table, lost))
         return cls({"ranks": ranks} | (run or {}), clock or {}, list(strings), list(shapes), event_table, mark_table,
-                   values, array_table, weight_table)
+                   values, array_table, weight_table, lost)
 
     @classmethod
     def join(cls, traces: Sequence["Trace"], run: dict[str, Any], clock: dict[str, Any]) -> "Trace":
         """The traces of several ranks as one, in the order given; their times must be on one clock already."""
         strings: dict[str, int] = {}
         shapes: dict[tuple[int, ...], int] = {}
-        tables: list[tuple[Table, Table]] = []
+        tables: list[tuple[Table, ...]] = []
         values, start, words_of = [], 0, []
         for trace in traces:
             words = {i: strings.setdefault(word, len(strings)) for i, word in enumerate(trace.strings)}
             words_of.append(words)
             sizes = {i: shapes.setdefault(shape, len(shapes)) for i, shape in enumerate(trace.shapes)}
-            tables.append((renumber(trace.events, words, sizes), renumber(trace.marks, words, sizes)))
+            tables.append(tuple(renumber(table, words, sizes) for table in (trace.events, trace.marks,
+                                                                            trace.unfinished)))
             values += [value | {"event": value["event"] + start} for value in trace.values]
             start += len(trace)
-        events, marks = ({name: np.concatenate([pair[i][name] for pair in tables]) for name in fields}
-                         for i, fields in enumerate((Event._fields, Mark._fields)))
+        events, marks, lost = ({name: np.concatenate([of_rank[i][name] for of_rank in tables]) for name in fields}
+                               for i, fields in enumerate((Event._fields, Mark._fields, Unfinished._fields)))
         arrays, weights = (ArrayTable.join([getattr(trace, name) for trace in traces], words_of)
                            for name in ("arrays", "weights"))
-        return cls(run, clock, list(strings), list(shapes), events, marks, values, arrays, weights)
+        return cls(run, clock, list(strings), list(shapes), events, marks, values, arrays, weights, lost)
 
     # --- reading it ---------------------------------------------------------------------------------------------
 
@@ -110,13 +116,17 @@ class Trace:
     def mark_rows(self) -> list[Mark]:
         return list(map(Mark._make, zip(*row_columns(self.marks, self.strings, self.shapes), strict=True)))
 
+    def unfinished_rows(self) -> list[Unfinished]:
+        return list(map(Unfinished._make, zip(*row_columns(self.unfinished, self.strings, self.shapes), strict=True)))
+
     @property
     def ranks(self) -> list[int]:
         """The ranks that recorded anything."""
-        return np.union1d(self.events["rank"], self.marks["rank"]).tolist()
+        return np.unique(np.concatenate([table["rank"] for table in (self.events, self.marks, self.unfinished)])
+                         ).tolist()
 
     def words(self, column: str, table: str = "events") -> np.ndarray:
-        """A column of words, as words (an array of objects); `table` is events, marks, arrays or weights."""
+        """A column of words, as words (an array of objects); `table` is events, marks, unfinished, arrays, weights."""
         found = getattr(self, table)
         return np.array([*self.strings, ""], object)[getattr(found, "columns", found)[column]]
 
@@ -170,7 +180,8 @@ class Trace:
         plain = {"format": FORMAT, "version": VERSION, "run": self.run, "clock": self.clock, "strings": self.strings,
                  "shapes": [list(shape) for shape in self.shapes], "events": to_lists(self.events),
                  "marks": to_lists(self.marks)}
-        return (plain | ({"values": self.values} if self.values else {})
+        return (plain | ({"unfinished": to_lists(self.unfinished)} if len(self.unfinished["rank"]) else {})
+                | ({"values": self.values} if self.values else {})
                 | {name: table.to_plain() for name, table in (("arrays", self.arrays), ("weights", self.weights))
                    if len(table)})
 
@@ -206,12 +217,14 @@ class Trace:
         strings, shapes = strings_of(plain["strings"]), shapes_of(plain["shapes"])
         events = from_lists(plain["events"], "events", Event._fields, len(strings), len(shapes))
         marks = from_lists(plain["marks"], "marks", Mark._fields, len(strings), len(shapes))
-        for name, table in (("events", events), ("marks", marks)):
+        lost = from_lists(plain.get("unfinished", {name: [] for name in Unfinished._fields}), "unfinished",
+                          Unfinished._fields, len(strings), len(shapes))
+        for name, table in (("events", events), ("marks", marks), ("unfinished", lost)):
             _check_rows(name, table, plain["run"]["ranks"])
         values = checked_values(plain.get("values", []), len(events["rank"]))
         arrays, weights = (ArrayTable.checked(plain.get(name), name, fields, len(strings), plain["run"]["ranks"])
                            for name, fields in (("arrays", Inner._fields), ("weights", Weight._fields)))
-        return cls(plain["run"], plain["clock"], strings, shapes, events, marks, values, arrays, weights)
+        return cls(plain["run"], plain["clock"], strings, shapes, events, marks, values, arrays, weights, lost)
 
 
 def _text(plain: dict[str, Any]) -> str:
@@ -220,7 +233,7 @@ def _text(plain: dict[str, Any]) -> str:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
     def one(key: str, data: Any) -> str:
-        if key in ("events", "marks", "arrays", "weights"):
+        if key in ("events", "marks", "unfinished", "arrays", "weights"):
             return "{\n" + ",\n".join(f"  {compact(k)}: {one(k, v)}" for k, v in data.items()) + "\n}"
         if key in ("values", "array"):
             return "[\n" + ",\n".join("  " + compact(v) for v in data) + "\n]"

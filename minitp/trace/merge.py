@@ -20,7 +20,7 @@ from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.kept import once
 from minitp.trace.recorder import Clock, Recorder
-from minitp.trace.schema import TIMES
+from minitp.trace.schema import TIMES, Mark
 from minitp.trace.timeline import sync_numbers
 from minitp.trace.values import as_plain
 
@@ -86,39 +86,44 @@ def collect(comm: "Communicator", recorder: Recorder, run: dict[str, Any],
     recorder is paused. Clocks that were not compared when the run started are compared now. `held`: bytes that this
     rank holds, by kind, for the header's `memory`.
     """
-    mine = _pack(recorder, held)
+    mine = pack(recorder, held)
     with recorder.pause(), comm.recorder.pause():
         clock = comm.recorder.clock if comm.recorder.clock is not None else align_clocks(comm)
         texts = _gather_text(comm, mine)
-    return None if texts is None else _joined(texts, clock, run)
+    return None if texts is None else joined(texts, clock, run)
 
 
 def of_threads(recorders: Sequence[Recorder], run: dict[str, Any]) -> Trace:
     """The trace of ranks that were threads of this process, by rank, once all have ended: nothing has to be sent."""
-    alike = (0,) * len(recorders)
-    return _joined([_pack(recorder, None) for recorder in recorders], Clock(alike, alike), run)
+    return joined([pack(recorder) for recorder in recorders], None, run)
 
 
-def _joined(texts: Sequence[str], clock: Clock, run: dict[str, Any]) -> Trace:
-    """One trace of what `_pack` made on every rank."""
-    packed = [json.loads(text) for text in texts]
+def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]) -> Trace:
+    """One trace of what `pack` made on every rank; None: of this rank nothing is known. clock None: one for all."""
+    if clock is None:
+        clock = Clock((0,) * len(parts), (0,) * len(parts))
+    packed = [json.loads(pack(Recorder(rank)) if part is None else part) for rank, part in enumerate(parts)]
     bases = [one["base"] - offset if one["base"] is not None else None
              for one, offset in zip(packed, clock.offset_ns, strict=True)]
     zero = min((base for base in bases if base is not None), default=0)
     traces = [_shifted(Trace.from_plain(one["trace"]), 0 if base is None else base - zero)
               for one, base in zip(packed, bases, strict=True)]
-    run = complete_info(run, [one["facts"] for one in packed])
+    if None not in parts:
+        run = complete_info(run, [one["facts"] for one in packed])
     trace = Trace.join(traces, run, {"offset_ns": list(clock.offset_ns), "error_ns": list(clock.error_ns)})
     trace.values = once(trace.values, sync_numbers(trace))
     return trace
 
 
-def _pack(recorder: Recorder, held: Mapping[str, int] | None) -> str:
+def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: Sequence[Mark] = ()) -> str:
     """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry."""
-    base = min((*(event.enter for event in recorder.events), *(mark.enter for mark in recorder.marks)), default=None)
     values = [{"event": event, "before": as_plain(before), "after": as_plain(after)}
               for event, before, after in recorder.values]
-    trace = Trace.of(recorder.events, recorder.marks, values=values,
+    events, marks = list(recorder.events), [*recorder.marks, *open_marks]
+    begins = [*(event.enter for event in events[:1]), *(mark.enter for mark in marks),
+              *(call.enter for call in recorder.unfinished[:1])]
+    base = min(begins, default=None)
+    trace = Trace.of(events, marks, values=values, unfinished=recorder.unfinished,
                      arrays=[(of, as_plain(copy) or {}) for of, copy in recorder.inner],
                      weights=[(of, as_plain(copy) or {}) for of, copy in recorder.weights],
                      run={"ranks": recorder.rank + 1})
@@ -128,7 +133,7 @@ def _pack(recorder: Recorder, held: Mapping[str, int] | None) -> str:
 
 
 def _shifted(trace: Trace, by: int) -> Trace:
-    for table in (trace.events, trace.marks):
+    for table in (trace.events, trace.marks, trace.unfinished):
         for name in TIMES:
             if name in table:
                 table[name] = np.where(table[name] < 0, table[name], table[name] + by)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minitp.trace.schema import Event, Inner, Mark, Weight
+from minitp.trace.schema import Event, Inner, Mark, Unfinished, Weight
 
 if TYPE_CHECKING:
     from minitp.arrays import Arrays
@@ -41,6 +41,9 @@ class Recorder:
         self.clock: Clock | None = None
         self.events: list[Event] = []
         self.marks: list[Mark] = []
+        self.unfinished: list[Unfinished] = []        # calls that failed
+        self.about: dict[str, Any] = {}               # what the trace's header would say, should the run fail
+        self._open: list[Mark] = []                   # marks that haven't ended, outer first; `leave` means nothing yet
         self.row = -1
         self.values: list[list[Any]] = []             # [number of the event, before, after]
         self.inner: list[tuple[Inner, Any]] = []
@@ -56,9 +59,11 @@ class Recorder:
         outer = self._phase, self._step, self._micro_batch
         self._phase, self._step, self._micro_batch = phase, step, micro_batch
         enter = time.perf_counter_ns()
+        self._open.append(Mark(self.rank, phase, step, micro_batch, enter, enter))
         try:
             yield
         finally:
+            self._open.pop()
             if self.keep_events:
                 self.marks.append(Mark(self.rank, phase, step, micro_batch, enter, time.perf_counter_ns()))
             self._phase, self._step, self._micro_batch = outer
@@ -86,16 +91,29 @@ class Recorder:
 
     def add(self, group: "Messages", call: "Call", op: str, plane: str, reason: str, states: tuple[str, ...],
             shape: tuple[int, ...], dtype: str, payload: int, enter: int, leave: int, caller: str, *,
-            peer: int | None = None, chunk: int | None = None, wire: int | None = None,
-            broken: bool = False) -> None:
+            chunk: int | None = None, wire: int | None = None, broken: bool = False) -> None:
         """One collective or message, as the communicator saw it; times are this process's clock."""
-        event = Event(self.rank, group.axis, group.first, call.sequence, plane, op, call.root, peer, chunk, call.site,
-                      reason, self._phase, self._step, self._micro_batch, None, states[0], states[1], shape, dtype,
-                      payload, enter, leave, None, None, None, wire, broken, caller)
+        event = Event(self.rank, group.axis, group.first, call.sequence, plane, op, call.root, call.peer, chunk,
+                      call.site, reason, self._phase, self._step, self._micro_batch, None, states[0], states[1], shape,
+                      dtype, payload, enter, leave, None, None, None, wire, broken, caller)
         if self.keep_events:
             self.events.append(event)
         if self.listener is not None:
             self.listener(event)
+
+    # --- a run that fails --------------------------------------------------------------------------------------------
+
+    def lose(self, group: "Messages", call: "Call", enter: int) -> None:
+        """A call that this rank has been in since `enter`, and that gives it no result any more."""
+        if self.keep_events:
+            self.unfinished.append(Unfinished(
+                self.rank, group.axis, group.first, call.sequence, call.op, call.root, call.peer, call.site,
+                self._phase, self._step, self._micro_batch, call.shape, call.dtype, enter, time.perf_counter_ns()))
+
+    def open_marks(self) -> list[Mark]:
+        """The marks that the rank is in, as if they ended now."""
+        now = time.perf_counter_ns()
+        return [mark._replace(leave=now) for mark in self._open] if self.keep_events else []
 
     # --- values ------------------------------------------------------------------------------------------------------
 

@@ -7,15 +7,16 @@
      "shapes":  [[1, 1, 576], …: the shapes that the column `shape` gives by number],
      "events":  {column: list}, one entry per event, all ranks one after the other, each in its own order,
      "marks":   {column: list}, the phases and steps of each rank with their begin and end,
+     "unfinished": {column: list}, the calls that ranks were in when the run failed (absent, where there are none),
      "values":  [{event, before, after or after_of}]: what collectives took and gave (absent, where not recorded),
      "arrays":  {column: list}, the arrays inside the layers (absent, where not recorded),
      "weights": {column: list}, each rank's part of the model's matrices (absent, where not recorded)}
 
-The columns are the fields of `Event`, `Mark`, `Inner` and `Weight` below. Those in WORDS hold numbers of `strings`,
-`shape` holds numbers of `shapes`, `broken` is true or false, `array` holds arrays as kept (see below), all others hold
-whole numbers from 0 to 2⁵³ - 1 (what JSON can carry exactly everywhere); null, where the field may be None. All columns
-of a table have one length. `event` in `values` is the number of an event in this file. In plain Python, the sites of
-all data events of rank 0:
+The columns are the fields of `Event`, `Mark`, `Unfinished`, `Inner` and `Weight` below. Those in WORDS hold numbers of
+`strings`, `shape` holds numbers of `shapes`, `broken` is true or false, `array` holds arrays as kept (see below), all
+others hold whole numbers from 0 to 2⁵³ - 1 (what JSON can carry exactly everywhere); null, where the field may be None.
+All columns of a table have one length. `event` in `values` is the number of an event in this file. In plain Python, the
+sites of all data events of rank 0:
 
     trace = json.load(open("run.json"))                          # or json.load(gzip.open("run.json.gz"))
     events, strings = trace["events"], trace["strings"]
@@ -72,6 +73,10 @@ A run that has `simulated` in `run` was never run: its times are a model's (`min
 the `machine` and how many `devices` it has to do with, and gives for each rank of the file in `ranks` which `device` it
 is, where that one stands in the mesh, and how many it `stands_for`. Views must say so (`minitp.trace.simulated`).
 
+A run that failed has `failed` in `run`: its error, as it was told. Its events are those that ended until then, of the
+ranks that could still be asked: one rank may have more of them than another, and the last pass is cut off
+(`minitp.trace.failed`).
+
 An event is one collective, or one message, on one rank. What a rank computes lies in the gaps between its events: a
 compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start, which
 is the earliest event or mark of any rank.
@@ -124,6 +129,25 @@ class Mark(NamedTuple):
     micro_batch: int | None
     enter: int
     leave: int
+
+
+class Unfinished(NamedTuple):
+    """The columns of `unfinished`: a collective, or a message, that never gave this rank its result."""
+    rank: int
+    axis: str
+    group: int
+    sequence: int
+    op: str
+    root: int | None
+    peer: int | None
+    site: str
+    phase: str
+    step: int | None
+    micro_batch: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    enter: int                      # ns: this rank was ready
+    leave: int                      # ns: the call failed, or nobody looked any more
 
 
 class Expected(NamedTuple):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitp.trace.file import Trace
-from minitp.trace.schema import CHECK, MESSAGES, Mark
+from minitp.trace.schema import CHECK, MESSAGES, Mark, Unfinished
 
 _UNTIL_LAST = ("all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 _UNTIL_ROOT = ("scatter", "broadcast")
@@ -46,7 +46,8 @@ class Span(NamedTuple):
     step: int | None
     micro_batch: int | None
     after: int                      # number of the event before it, -1: the mark begins
-    before: int                     # number of the event after it, -1: the mark ends, or an inner one begins
+    before: int                     # number of the event after it, -1: the mark ends, an inner one begins, or a call
+                                    # that never ended
     enter: int
     leave: int
 
@@ -96,10 +97,13 @@ class Timeline:
         marks: dict[int, list[Mark]] = {}
         for mark in self.trace.mark_rows():
             marks.setdefault(mark.rank, []).append(mark)
+        lost: dict[int, list[Unfinished]] = {}
+        for call in self.trace.unfinished_rows():
+            lost.setdefault(call.rank, []).append(call)
         order = np.argsort(self.trace.events["rank"], kind="stable")
         edges = np.searchsorted(self.trace.events["rank"][order], [(rank, rank + 1) for rank in self.trace.ranks])
         return [span for rank, (first, last) in zip(self.trace.ranks, edges.reshape(-1, 2).tolist(), strict=True)
-                for span in _spans(self.trace, rank, marks.get(rank, []), order[first:last])]
+                for span in _spans(self.trace, rank, marks.get(rank, []), lost.get(rank, []), order[first:last])]
 
     def name_of(self, span: Span) -> str:
         """The sites a compute span lies between: layers.0.attention.out → layers.0.mlp.down."""
@@ -176,9 +180,10 @@ def _ready(trace: Trace, sync: np.ndarray) -> np.ndarray:
     return np.select([rule == LAST, rule == ROOT, rule == SENDER], [last[sync], root[sync], sent[sync]], 0)
 
 
-def _spans(trace: Trace, rank: int, marks: list[Mark], mine: np.ndarray) -> list[Span]:
-    """One sweep over the events (by number: `mine`) and marks of a rank, outer before inner."""
+def _spans(trace: Trace, rank: int, marks: list[Mark], lost: list[Unfinished], mine: np.ndarray) -> list[Span]:
+    """One sweep over the events (by number: `mine`), marks and unfinished calls of a rank, outer before inner."""
     rows = [(mark.enter, -mark.leave, 0, number) for number, mark in enumerate(marks)]
+    rows += [(call.enter, -call.leave, 1, -1) for call in lost]                        # -1: no event that has a number
     rows += [(enter, -leave, 1, number) for enter, leave, number in
              zip(*(column.tolist() for column in (trace.events["enter"][mine], trace.events["leave"][mine], mine)),
                  strict=True)]
