@@ -128,7 +128,7 @@ def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: 
                      weights=[(of, as_plain(copy) or {}) for of, copy in recorder.weights],
                      run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
-    facts = local_facts() | ({} if held is None else {"held": dict(held)})
+    facts = local_facts() | {"delays": sorted(recorder.delays)} | ({} if held is None else {"held": dict(held)})
     return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain()})
 
 

@@ -258,8 +258,8 @@ def test_an_attempt_may_have_a_deadline_and_may_exit():
 
 @pytest.mark.parametrize("code", [None, 0])
 def test_to_leave_by_sys_exit_is_no_blank(code):
-    for leaving, who in ((lambda tp: sys.exit(code), "ranks 0 and 1"), (lambda tp: tp.rank or sys.exit(code), "rank 0")):
-        tried = attempt(leaving, 2)
+    for which, who in ((2, "ranks 0 and 1"), (1, "rank 0")):
+        tried = attempt(lambda tp, which=which: tp.rank < which and sys.exit(code), 2)
         assert tried.run is None and not tried.blank
         assert "sys.exit() ends a rank without a result" in tried.error and tried.error.endswith(f"on {who}")
 

@@ -275,8 +275,10 @@ def endless(tp, x):
     return right(tp, x)
 
 
-def leaving(tp, x, how=SystemExit("enough")):
-    raise how
+def leaving(how):
+    def leave(tp, x):
+        raise how
+    return leave
 
 
 @pytest.mark.parametrize("fn, words", [
@@ -284,9 +286,9 @@ def leaving(tp, x, how=SystemExit("enough")):
     (lambda tp: 1, "TypeError"),
     (late, "has returned"),
     (endless, "longer than its 0.5 s"),
-    (leaving, "enough"),
-    (lambda tp, x: leaving(tp, x, SystemExit(0)), "sys.exit() ends a rank without a result"),
-    (lambda tp, x: leaving(tp, x, KeyboardInterrupt()), "itself raised KeyboardInterrupt"),
+    (leaving(SystemExit("enough")), "enough"),
+    (leaving(SystemExit(0)), "sys.exit() ends a rank without a result"),
+    (leaving(KeyboardInterrupt()), "itself raised KeyboardInterrupt"),
 ], ids=["raises", "arguments", "late", "endless", "exits", "exits with 0", "interrupts"])
 def test_an_attempt_that_does_not_end_well_says_why(fn, words):
     status, points, text = said(fn, deadline=0.5 if fn is endless else 5.0)
