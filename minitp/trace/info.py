@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from minitp import __version__
 from minitp.environment import blas_threads, core_numbers
-from minitp.trace.emulated import emulated_part
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -84,7 +83,7 @@ def _host() -> str:
 
 def complete_info(run: dict[str, Any], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The header with hosts, cores, ranks per core and BLAS threads (the most crowded host counts), and `memory`: the
-    bytes that each rank holds, by kind, where the ranks tell; `emulated`, where messages were held up."""
+    bytes that each rank holds, by kind, where the ranks tell."""
     hosts: dict[str, int] = {}
     host_of = [hosts.setdefault(fact["host"], len(hosts)) for fact in facts]
     cores: list[set[int]] = [set() for _ in hosts]
@@ -93,6 +92,5 @@ def complete_info(run: dict[str, Any], facts: Sequence[dict[str, Any]]) -> dict[
     crowded = max(host_of.count(host) / len(cores[host]) for host in range(len(hosts)))
     if all("held" in fact for fact in facts):
         run = run | {"memory": [fact["held"] for fact in facts]}
-    run = run | emulated_part([delay for fact in facts for delay in fact.get("delays", ())])
     return run | {"hosts": len(hosts), "host_of_rank": host_of, "cores": sum(map(len, cores)),
                   "ranks_per_core": round(crowded, 3), "blas_threads": [fact["blas_threads"] for fact in facts]}

@@ -14,6 +14,7 @@ from minitp.launcher import launch
 from minitp.lesson import run
 from minitp.trace import collect, run_info, show
 from minitp.trace.emulated import emulated_line
+from minitp.trace.merge import joined, pack
 from minitp.view.watch import play
 from tests.mpi_world import worlds
 
@@ -97,6 +98,16 @@ def test_the_trace_and_its_views_say_that_the_link_was_emulated(waits, delays, h
     assert words in line and bool(words) == line.startswith("Emulated link: each collective and message was held up")
     for told in ([text.plain.strip() for text in show.header(trace)], play(trace)["run"]["notes"]):
         assert sum("Emulated" in one for one in told) == bool(words) and (line in told) == bool(words)
+
+
+def test_what_is_left_of_a_run_says_it_too(waits):
+    def on_rank(group):
+        group.delay = 2.0
+        summed(group, 1)
+        return pack(group.recorder)
+
+    parts = launch(on_rank, ranks=3, world="threads", kind=DelayedCommunicator)
+    assert joined([None, *parts[1:]], None, {"ranks": 3}).run["emulated"] == {"delay": [2.0, 2.0]}
 
 
 @pytest.mark.parametrize("told", [{}, {"delay": 3}, {"delay": ["<b>", 1]}, {"delay": [1, float("nan")]},
