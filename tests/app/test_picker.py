@@ -71,15 +71,15 @@ def test_the_address_names_a_run_of_the_list_and_nothing_else(page, runs, tiny_t
     assert "run that isn't here" in app.info[0].value and (not asked or asked not in app.info[0].value)
 
 
-def test_more_ranks_than_cores_and_a_broken_run_are_said_loudly(page, runs, tiny_trace):
+def test_more_ranks_than_cores_and_an_emulated_or_broken_run_are_said_loudly(page, runs, tiny_trace):
     plain = tiny_trace.to_plain()
-    plain["run"] |= {"ranks_per_core": 2.0, "cores": 1}
+    plain["run"] |= {"ranks_per_core": 2.0, "cores": 1, "emulated": {"delay": [0.005, 0.005]}}
     plain["strings"] = [text.replace("layers.1.mlp.down", "**layers**") for text in plain["strings"]]
     plain["events"]["broken"] = [plain["strings"][site] == "**layers**" for site in plain["events"]["site"]]
     (runs / "crowded.json").write_text(json.dumps(plain))
     app = page(shows)
-    assert [word for word in ("2 ranks shared 1 core", "broken on purpose")
-            if any(word in warning.value for warning in app.warning)] == ["2 ranks shared 1 core", "broken on purpose"]
+    loud = ["held up by 5 ms", "2 ranks shared 1 core", "broken on purpose"]
+    assert [word for word in loud if any(word in warning.value for warning in app.warning)] == loud
     assert "**layers**" in app.text[0].value                      # as text, not in Markdown
 
 

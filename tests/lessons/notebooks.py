@@ -1,5 +1,6 @@
 """The lessons as files: where they are, and a notebook run from a clean kernel."""
 import os
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +18,12 @@ def scripts() -> list[Path]:
 
 
 def executed(notebook: NotebookNode, timeout: int = 300) -> NotebookNode:
-    """A copy with the outputs of a clean kernel, in a folder of its own. The kernel is this Python."""
+    """A copy with the outputs of a clean kernel, in a folder of its own that has the scripts, too. The kernel is this
+    Python."""
     copy = nbformat.from_dict(notebook)
     with TemporaryDirectory() as folder:
+        for script in scripts():
+            shutil.copy(script, folder)
         client = NotebookClient(copy, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": folder}})
         environment = os.environ | {"PYTHONPATH": str(LESSONS.parent), "OPENBLAS_NUM_THREADS": "1"}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"

@@ -254,7 +254,25 @@ def test_an_attempt_may_have_a_deadline_and_may_exit():
 
     assert "longer than its 0.3 s" in attempt(endless, 2, deadline=0.3).error
     assert attempt(lambda tp: sys.exit("enough"), 2).error.startswith("SystemExit: enough")
-    assert attempt(lambda tp: sys.exit(), 2).blank                          # sys.exit(0) is a rank's way to return
+
+
+@pytest.mark.parametrize("code", [None, 0])
+def test_to_leave_by_sys_exit_is_no_blank(code):
+    for which, who in ((2, "ranks 0 and 1"), (1, "rank 0")):
+        tried = attempt(lambda tp, which=which: tp.rank < which and sys.exit(code), 2)
+        assert tried.run is None and not tried.blank
+        assert "sys.exit() ends a rank without a result" in tried.error and tried.error.endswith(f"on {who}")
+
+
+def test_a_rank_s_own_interrupt_is_an_answer_and_the_user_s_stops_everything(monkeypatch):
+    def interrupted(tp):
+        raise KeyboardInterrupt("enough")
+
+    assert "the function itself raised KeyboardInterrupt: enough" in attempt(interrupted, 2).error
+    assert "KeyboardInterrupt" in judged("2.2", lambda *_: interrupted(None)).words
+    monkeypatch.setattr("minitp.launcher.threads._Ranks._stuck", lambda self: interrupted(None))   # in the main thread
+    with pytest.raises(KeyboardInterrupt, match="enough"):
+        attempt(lambda tp: time.sleep(0.3), 2)
 
 
 def test_a_trace_of_threads_is_complete_and_on_one_clock():

@@ -76,6 +76,31 @@ def test_a_job_that_needs_mpi_is_left_out_where_there_is_none(monkeypatch, capsy
     assert jobs.start("print(1)", "python", "trouble.py").ended().out == "1\n"
 
 
+def test_a_notebook_starts_the_script_beside_it_and_shows_its_first_lines(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "in_notebook", lambda: True)
+    monkeypatch.setattr(jobs, "no_mpi", lambda: None)
+    (tmp_path / "one.py").write_text("print(1)\nprint(2)\nprint(3)\n")
+    (tmp_path / "trouble.py").write_text("1 / 0")                         # what else is there stays there
+    job = jobs.start_twin("one.py", "python", "one.py")
+    job.tell(first=1)
+    job.tell(first=3)
+    assert capsys.readouterr().out == ("$ python one.py\n1\n… and 2 more lines\n[exit code 0]\n"
+                                       "$ python one.py\n1\n2\n3\n[exit code 0]\n")
+
+
+@pytest.mark.parametrize("why, notebook, mpi", [
+    ("one.py itself", False, None), ("no one.py beside this notebook", True, None), ("no mpi4py", True, "no mpi4py")])
+def test_where_there_is_nothing_to_start_a_notebook_s_script_is_left_out(monkeypatch, tmp_path, why, notebook, mpi):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "in_notebook", lambda: notebook)
+    monkeypatch.setattr(jobs, "no_mpi", lambda: mpi)
+    if mpi:
+        (tmp_path / "one.py").write_text("print(1)")
+    job = jobs.start_twin("one.py", "python", "one.py")
+    assert job.ended() is None and why in job.left_out
+
+
 @pytest.mark.parametrize("kind, name", [("mpich", "OMPI_COMM_WORLD_SIZE"), ("intel", "OMPI_COMM_WORLD_SIZE"),
                                         ("openmpi", "PMI_SIZE")])
 def test_a_foreign_launcher_is_another_s(monkeypatch, kind, name):
