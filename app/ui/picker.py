@@ -19,6 +19,7 @@ from minitp.trace import Timeline, Trace
 from minitp.trace.simulated import is_simulated, lane_words, simulated_line
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.wording import count, plain, sites_in_words, size
+from minitp.view import failed
 from ui import page
 from ui.headers import header
 
@@ -180,6 +181,10 @@ def _remove_upload() -> None:
 
 def _banners(trace: Trace) -> None:
     run = trace.run
+    if said := failed.banner(trace):
+        st.error(f"**{page.escaped(said[0])}**", icon=":material/error:")
+        if len(said) > 1:
+            st.text("\n".join(said[1:]))
     if is_simulated(run):
         st.warning(f"**{page.escaped(simulated_line(run))}**", icon=":material/model_training:")
         with st.expander("Who the ranks are"):
