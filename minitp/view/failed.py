@@ -11,7 +11,8 @@ from minitp.trace.wording import duration, plain
 from minitp.view.steps import Steps
 from minitp.view.text import op_name
 
-_MOST_LINES, _MOST_RANKS = 4, 8    # of a banner; that are named in a sentence
+_MOST_LINES = 4                    # of a banner
+_MOST_RANKS, _MOST_PLACES = 8, 4   # that a sentence names
 
 
 def banner(trace: Trace) -> list[str]:
@@ -75,10 +76,12 @@ def _words(steps: Steps, k: int, lost: list[int], missing: list[int]) -> str:
         return f"All ranks came, but {_ranks(lost)} had no result yet when the run was stopped."
     if not missing:
         return f"All of {_ranks(lost)} came, and none got a result in {waited}, until the run was stopped."
-    elsewhere = [(rank, where) for rank in missing if (where := _elsewhere(steps, rank))]
-    absent = [rank for rank in missing if rank not in dict(elsewhere)]
-    said = [f"{_ranks(absent)} never came"] * bool(absent)
-    said += [f"rank {rank} was in {where}" for rank, where in elsewhere[:_MOST_RANKS]]
+    places: dict[str, list[int]] = {}
+    for rank in missing:
+        places.setdefault(_elsewhere(steps, rank), []).append(rank)
+    said = [f"{_ranks(ranks)} never came" if not place else
+            f"{_ranks(ranks)} {'was' if len(ranks) == 1 else 'were'} in {place}"
+            for place, ranks in sorted(places.items())[:_MOST_PLACES]]
     return f"{_upper(_ranks(lost))} waited here for {waited}, until the run was stopped: {', '.join(said)}."
 
 
@@ -93,9 +96,11 @@ def _elsewhere(steps: Steps, rank: int) -> str:
 
 
 def _ranks(ranks: list[int]) -> str:
-    shown = [str(rank) for rank in ranks[:_MOST_RANKS]] + [f"{len(ranks) - _MOST_RANKS} more"] * (
-        len(ranks) > _MOST_RANKS)
-    return f"rank{'s' * (len(ranks) > 1)} {' and '.join([', '.join(shown[:-1]), shown[-1]][len(shown) == 1:])}"
+    """rank 1; ranks 0, 2 and 3."""
+    shown = [str(rank) for rank in ranks[:_MOST_RANKS]]
+    if len(ranks) > _MOST_RANKS:
+        shown.append(f"{len(ranks) - _MOST_RANKS} more")
+    return f"ranks {', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else f"rank {shown[0]}"
 
 
 def _upper(text: str) -> str:

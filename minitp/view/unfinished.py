@@ -20,7 +20,8 @@ _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "
 
 
 def with_unfinished(timeline: Timeline) -> Timeline:
-    """The same with the calls that never ended as events too, behind all others: they wait until nobody looked more.
+    """The same with the calls that never ended as events too, behind all others. Where a call ended on no rank, those
+    in it wait until nobody looked any more.
 
     Ranks that met in one place for different things, as only a broken program does, are in two syncs there.
     """
@@ -30,8 +31,10 @@ def with_unfinished(timeline: Timeline) -> Timeline:
     lost = Trace.of(map(partial(_event, _examples(trace)), rows), run={"ranks": trace.run["ranks"]})
     both = Trace.join([trace, lost], trace.run, trace.clock)
     made, events = Timeline.of(both), both.events
-    waiting, taken = made.waiting.copy(), events["leave"] - events["enter"]
-    waiting[len(trace):] = taken[len(trace):]
+    taken = events["leave"] - events["enter"]
+    ended = np.zeros(int(made.sync.max()) + 1, bool)
+    ended[made.sync[:len(trace)]] = True
+    waiting = np.where(ended[made.sync], made.waiting, taken)
     message = np.isin(both.words("op"), MESSAGES)
     what = (np.where(message, -1, events[name]) for name in ("op", "site"))
     return Timeline(both, waiting, taken - waiting, codes(made.sync, *what))

@@ -12,9 +12,9 @@ from minitp.errors import MinitpError
 from minitp.launcher import launch
 from minitp.placement import Placement
 from minitp.trace import Recorder, Trace, align_clocks
-from minitp.trace.predict import GenerationPlan
+from minitp.trace.predict import GenerationPlan, Steps, TrainingPlan
 from tests.families import FAMILIES
-from tests.train.training_runs import traced
+from tests.train.training_runs import UNEQUAL, train
 from tests.view.view_runs import record
 
 
@@ -70,8 +70,23 @@ def generation(**where: Any) -> Trace:
 @cache
 def training() -> Trace:
     """Rank 1 fails in the middle of a backward pass."""
+    def main(comm: Communicator) -> None:
+        plan = TrainingPlan(Placement(FAMILIES["llama"], comm.size, "vocab"), "float64", [Steps(0, 1, UNEQUAL)])
+        comm.recorder.about = plan.to_run()
+        train(comm)
+
     where = {"site": "layers.1.mlp.gate_up", "phase": "backward", "step": 0}
-    return rescued(traced, kind=type("FailsInBackward", (Failing,), where))
+    return rescued(main, kind=type("FailsInBackward", (Failing,), where))
+
+
+@cache
+def at_two_places() -> Trace:
+    """Ranks meet for different things."""
+    def main(comm: Communicator) -> None:
+        with comm.recorder.mark("decode", 0):
+            comm.all_reduce(Partial(np.ones(4), comm), site="head" if comm.rank == 1 else "embedding", reason="add")
+
+    return rescued(main)
 
 
 @cache
@@ -99,4 +114,4 @@ def nothing_at_all() -> Trace:
 
 RUNS: dict[str, Callable[[], Trace]] = {
     "hang": hang, "generation": generation, "training": training, "in loading": in_loading,
-    "nothing at all": nothing_at_all}
+    "at two places": at_two_places, "nothing at all": nothing_at_all}

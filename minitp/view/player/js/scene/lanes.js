@@ -62,6 +62,6 @@ function gateHeadingInto(parent, kit, spec, { x, y, w }) {
     const came = alone && sync.among > 1 ? `${sync.among} devices`
       : alone ? "one rank alone" : `${arrived} of ${needed} arrived`;
     putText(count, fitText(sync.broken ? "skipped" : came, w, SMALL, look.font, true));
-    putText(note, fitText(sync.broken ? "nobody waits" : stays ? "never opens" : now, w, SMALL, look.font));
+    putText(note, fitText(sync.broken ? "nobody waits" : stays ? (spec.gate.kind === "fan" ? "never ends" : "never opens") : now, w, SMALL, look.font));
   } };
 }
