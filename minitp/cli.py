@@ -122,7 +122,7 @@ def generate(
         Sampling(temperature, top_k, top_p, seed), max_tokens, sharded_logits, logits, trace, values, show_comm, json,
         json_lines, tuple(breaks or ()))
     on_ranks(lambda group: generate_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
-             checked=checked, backend=backend, recorder=options.recorder, kind=options.communicator)
+             checked=checked, backend=backend, recorder=options.recorder, kind=options.communicator, trace=trace)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True,

@@ -74,11 +74,16 @@ TimeoutOption = Annotated[float | None, opt("Seconds the whole run may take.", p
 
 def on_ranks(body: "Callable[[Communicator], Any]", ranks: int | None, world: World, *, deadline: float = 300.0,
              timeout: float | None = None, checked: bool | None = None, backend: Backend = Backend.numpy,
-             recorder: Callable[[int], Any] | None = None, kind: "type[Communicator] | None" = None) -> list[Any]:
-    """Run `body` on every rank: of this MPI job, of a new one (then this process passes its output on), or threads."""
+             recorder: Callable[[int], Any] | None = None, kind: "type[Communicator] | None" = None,
+             trace: str | None = None) -> list[Any]:
+    """Run `body` on every rank: of this MPI job, of a new one (then this process passes its output on), or threads.
+
+    trace: the file that a run writes its trace to; of one that fails, what there is of it is written here.
+    """
     from minitp.launcher import launch, relaunch
+    from minitp.launcher.rescue import written_to
     code = relaunch(sys.argv[1:], ranks, world.value, timeout=timeout)
     if code is not None:
         raise typer.Exit(code)
     return launch(body, ranks, world=world.value, deadline=deadline, run_deadline=timeout, recorder=recorder,
-                  checked=checked, arrays=backend.value, kind=kind)
+                  checked=checked, arrays=backend.value, kind=kind, rescued=written_to(trace))

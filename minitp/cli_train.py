@@ -116,7 +116,7 @@ def train(
                            trace, values, trace_steps, show_comm, json, progress)
     try:
         on_ranks(lambda group: train_on_rank(group, options), ranks, world, deadline=deadline, timeout=timeout,
-                 checked=checked, recorder=options.recorder)
+                 checked=checked, recorder=options.recorder, trace=trace)
     except KeyboardInterrupt as stop:
         if (way := options.way_on()) is not None:
             stop.add_note(way)

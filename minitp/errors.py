@@ -30,6 +30,10 @@ class LaunchError(MinitpError, RuntimeError):
     """Ranks could not be started, or were started in a way that can't work."""
 
 
+class OutOfTimeError(LaunchError):
+    """A run has taken longer than it was given."""
+
+
 class FetchError(MinitpError, RuntimeError):
     """A model's files could not be fetched, or could not be stored."""
 

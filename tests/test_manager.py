@@ -89,9 +89,9 @@ def test_start_stop_start(manager, runs):
 
 
 def test_a_stop_that_comes_too_late_changes_nothing(manager, runs, monkeypatch):
-    def kept(trace, run):
+    def kept(*given):
         manager.stop()                                               # between the end of the child and that of the run
-        return keep(trace, run)
+        return keep(*given)
     keep = module._keep
     monkeypatch.setattr(module, "_keep", kept)
     run = manager.start(THREADS)
@@ -115,9 +115,12 @@ def test_start_stop_start_with_mpi(manager, runs):
 
 
 def test_its_time_is_limited(manager, runs):
-    run = manager.start(replace(LONG, seconds=1.0))
-    assert manager.wait(10) and run.going_on is False and "longer than its 1 s" in run.log
-    assert run.code and nothing_left(runs)
+    run = manager.start(replace(LONG, seconds=1.0, values=False))
+    assert manager.wait(15) and run.state == "failed" and "longer than its 1 s" in run.log
+    assert run.code == 124 and nothing_left(runs)
+    trace = Trace.read(runs / run.trace)                             # what there is of it
+    assert "-failed" in run.trace and trace.run["failed"].startswith("the run has taken longer than its 1 s")
+    assert trace.run["tokens"] and trace.run["text"].startswith(run.text[:5]) and len(trace) > 20
 
 
 @pytest.mark.parametrize("prompt", ["--help", "-", ":", "a\nb\n\n", "é→\U0001f600", " ", "$(touch x); `id`", "\ud800"])

@@ -60,5 +60,6 @@ def _end(run: Run) -> None:
         page.problem(f"The run ended with exit code {run.code}.")
     elif run.state == "stopped":
         st.info(f"The run was stopped (exit code {run.code}); it leaves no trace.")
-    elif run.trace and WATCH.is_file():
-        st.page_link(WATCH, label="Open in Watch", icon=":material/play_circle:", query_params={"run": run.trace})
+    if run.trace and WATCH.is_file():
+        label = "Open in Watch" if run.state == "done" else "Open in Watch, up to there"
+        st.page_link(WATCH, label=label, icon=":material/play_circle:", query_params={"run": run.trace})

@@ -84,6 +84,7 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
     lines = JsonLines(sys.stdout, group.recorder) if options.json_lines and group.rank == 0 else None
     if lines is not None:
         lines.loaded(session.name, group.size, group.transport.world, [len(prompt) for prompt in request.prompts])
+    group.recorder.about = lambda: _header(options, session, generation, printer.texts())
     times = [time.perf_counter()]
     for step in generation:
         pieces = printer.show(step.tokens)
@@ -94,7 +95,7 @@ def generate(group: Communicator, options: GenerateOptions) -> dict[str, Any]:
     if lines is not None:
         lines.generated(generation.tokens)
     row = result_row(session, generation, times, printer.texts())
-    _write_record(options, session, generation, row)
+    _write_record(options, session, generation, printer.texts())
     if group.rank == 0:
         if lines is not None:
             lines.write(row)
@@ -156,20 +157,21 @@ def result_row(session: Session, generation: Generation, times: list[float], tex
     syncs = sum(event.plane == "data" and event.phase != "load" and not event.broken for event in events)
     decoding = times[-1] - times[1] if len(times) > 2 else None
     decoded = sum(len(row) for row in generation.tokens) - len(generation.tokens)
-
-    def each(values: list) -> Any:
-        return values[0] if len(values) == 1 else values
-
     return {
         "model": session.name, "ranks": session.group.size, "world": session.group.transport.world,
-        "prompt_tokens": each([list(prompt) for prompt in generation.request.prompts]),
-        "tokens": each(generation.tokens), "text": each(texts), "stop": each(list(generation.stops)),
+        "prompt_tokens": _each([list(prompt) for prompt in generation.request.prompts]),
+        "tokens": _each(generation.tokens), "text": _each(texts), "stop": _each(list(generation.stops)),
         "sync_points_per_token": syncs // len(generation.passes),
-        "smallest_gap": each([gap if np.isfinite(gap) else None for gap in generation.gaps]),
+        "smallest_gap": _each([gap if np.isfinite(gap) else None for gap in generation.gaps]),
         "prefill_seconds": times[1] - times[0] if len(times) > 1 else None,
         "tokens_per_second": decoded / decoding if decoding and decoded else None,
         "dtype": str(generation.dtype), "broken": list(session.broken),
     }
+
+
+def _each(values: list) -> Any:
+    """Of one prompt its value, of several the list."""
+    return values[0] if len(values) == 1 else values
 
 
 def summary_line(row: dict[str, Any]) -> str:
@@ -187,7 +189,7 @@ def summary_line(row: dict[str, Any]) -> str:
     return f"[{row['model']} on {ranks}: {tokens}, {syncs} each{speed}{apart}{broken}]"
 
 
-def _write_record(options: GenerateOptions, session: Session, generation: Generation, row: dict[str, Any]) -> None:
+def _write_record(options: GenerateOptions, session: Session, generation: Generation, texts: list[str]) -> None:
     """The trace and the logits, on rank 0; `--show-comm` ends with the share of waiting."""
     from minitp.tokenizer import piece
     from minitp.trace.kept import named_tokens
@@ -198,13 +200,7 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
             np.save(file, generation.kept_logits(), allow_pickle=False)
     if not (options.trace or options.show_comm):
         return
-    plan = plan_of(options, session, generation)
-    described = plan.to_run()
-    described["model"]["name"] = session.name
-    described["generation"]["slots"] = generation.cache.slots
-    info = run_info(session.group, **described, prompts=row["prompt_tokens"], tokens=row["tokens"],
-                    prompt_pieces=_pieces(session, generation.request.prompts),
-                    pieces=_pieces(session, generation.tokens), text=row["text"])
+    info = run_info(session.group, **_header(options, session, generation, texts))
     trace = collect(session.group, session.group.recorder, info, generation.held())
     if trace is None:
         return
@@ -214,6 +210,17 @@ def _write_record(options: GenerateOptions, session: Session, generation: Genera
         trace.write(Path(options.trace).expanduser())
     if isinstance(session.group.recorder.listener, ShowComm):
         session.group.recorder.listener.finish(trace)
+
+
+def _header(options: GenerateOptions, session: Session, generation: Generation, texts: list[str]) -> dict[str, Any]:
+    """What the trace's header says of the run: of one that fails, as far as it has come."""
+    described = plan_of(options, session, generation).to_run()
+    described["model"]["name"] = session.name
+    described["generation"]["slots"] = generation.cache.slots
+    prompts = [list(prompt) for prompt in generation.request.prompts]
+    return described | {"prompts": _each(prompts), "tokens": _each(generation.tokens),
+                        "prompt_pieces": _pieces(session, prompts), "pieces": _pieces(session, generation.tokens),
+                        "text": _each(texts)}
 
 
 def plan_of(options: GenerateOptions, session: Session, generation: Generation) -> GenerationPlan:

@@ -33,6 +33,7 @@ class Teller:
         """The whole run; its last row."""
         training, begin = self.run.training, time.perf_counter()
         start = self.run.start_row()
+        training.group.recorder.about = lambda: self._header(start)
         display, log = self._open(start)
         for row in training:
             self.last[row["kind"]] = row
@@ -86,6 +87,16 @@ class Teller:
                 "prompt": self.run.config.run.sample_prompt,
                 "temperature": self.run.config.run.sample_temperature, "folder": start["folder"]}
 
+    def _header(self, start: Row) -> dict[str, Any]:
+        """What the trace's header says of the run: of one that fails, as far as it has come."""
+        training, run = self.run.training, self.run
+        plan = TrainingPlan(run.placement, str(training.learner.passes.dtype), training.segments,
+                            run.config.train.recompute)
+        described = plan.to_run()
+        described["model"]["name"] = start["model"]
+        described["training"]["settings"] = run.config.deciding()
+        return described | {"losses": training.losses, "trained_on": start["text"]}
+
     def _write_trace(self, start: Row) -> Trace | None:
         """The events of all ranks, and in the header what the closed form needs to foretell them. On rank 0 it is
         returned, if there is to be one."""
@@ -95,14 +106,9 @@ class Teller:
         training, run = self.run.training, self.run
         if self.options.trace is None:
             return None
-        plan = TrainingPlan(run.placement, str(training.learner.passes.dtype), training.segments,
-                            run.config.train.recompute)
-        described = plan.to_run()
-        described["model"]["name"] = start["model"]
-        described["training"]["settings"] = run.config.deciding()
         recorder = training.group.recorder
         recorder.keep_events = True
-        info = run_info(training.group, **described, losses=training.losses, trained_on=start["text"])
+        info = run_info(training.group, **self._header(start))
         trace = collect(training.group, recorder, info, training.holds().to_row())
         if trace is not None:
             if run.tokenizer is not None and self.options.values:

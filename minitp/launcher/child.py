@@ -60,7 +60,7 @@ class ChildJob:
         kill_at = float("inf")
         while self._keeper.is_alive():
             self._keeper.join(0.05)
-            if time.monotonic() > end:
+            if time.monotonic() > end + self._more_time():
                 self.stop(OUT_OF_TIME, f"minitp: error: the run has taken longer than its {self.timeout:g} s")
             if self._stopped is not None and kill_at == float("inf"):
                 process.terminate()
@@ -74,6 +74,10 @@ class ChildJob:
     def _readers(self) -> list[tuple[Callable[[bytes], None], Callable[[], None]]]:
         """For stdout and stderr: what takes their bytes, and what is called at their end."""
         return [(self._out, _nothing), (self._err, _nothing)]
+
+    def _more_time(self) -> float:
+        """Seconds beyond its time that the child has by now shown a need of."""
+        return 0.0
 
     def _failed(self) -> None:
         """The child has ended with another code than 0; its output may not be read to the end yet."""

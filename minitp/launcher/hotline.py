@@ -1,4 +1,4 @@
-"""A communicator of its own for ranks in trouble: who has failed, who waits, where is everybody.
+"""A communicator of its own for ranks in trouble: who has failed, who waits, where is everybody, what has it recorded.
 
 The ranks' data never travels here, so a message gets through while the main thread of a rank is stuck in a collective.
 Nothing is sent until there is trouble.
@@ -8,17 +8,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-FAILED, ASK, ANSWER = 1, 2, 3
-_LENGTH = 512                                    # every message has this length, so no size has to be agreed on
+FAILED, ASK, ANSWER, FETCH, RECORDING = range(1, 6)
+_SHORT = 512                                     # bytes of a message, but for a recording
+_REPLY = {ASK: ANSWER, FETCH: RECORDING}
 
 
 class Hotline:
-    """One rank's end. `where` answers what this rank is doing."""
+    """One rank's end. `where` answers what this rank is doing, `recording` what it has recorded."""
 
-    def __init__(self, world: Any, where: Callable[[], str]):
-        self._comm, self._where = world.Dup(), where
+    def __init__(self, world: Any, where: Callable[[], str], recording: Callable[[], str]):
+        self._comm, self._answers = world.Dup(), {ASK: where, FETCH: recording}
         self.rank, self.size = world.rank, world.size
-        self.heard: dict[int, dict[int, str]] = {FAILED: {}, ASK: {}, ANSWER: {}}         # kind → rank → text
+        self.heard: dict[int, dict[int, str]] = {                                         # kind → rank → text
+            kind: {} for kind in (FAILED, ASK, ANSWER, FETCH, RECORDING)}
         self._sent: list[Any] = []               # requests and their buffers live until the process ends
         self._one_at_a_time = threading.Lock()   # the main thread and the watchdog both listen
 
@@ -29,7 +31,7 @@ class Hotline:
                 self._send(rank, kind, text)
 
     def _send(self, to: int, kind: int, text: str) -> None:
-        buffer = bytearray(text.encode()[:_LENGTH].ljust(_LENGTH))
+        buffer = bytearray(text.encode() if kind == RECORDING else text.encode()[:_SHORT])
         self._sent.append((self._comm.Isend(buffer, dest=to, tag=kind), buffer))
 
     def listen(self) -> None:
@@ -38,12 +40,12 @@ class Hotline:
         with self._one_at_a_time:
             status = MPI.Status()
             while (message := self._comm.Improbe(status=status)) is not None:
-                buffer = bytearray(_LENGTH)
+                buffer = bytearray(status.Get_count())
                 source, kind = status.Get_source(), status.Get_tag()
                 message.Recv(buffer)
-                self.heard[kind][source] = buffer.decode(errors="replace").rstrip()
-                if kind == ASK:
-                    self._send(source, ANSWER, self._where())
+                self.heard[kind][source] = buffer.decode(errors="replace")
+                if kind in _REPLY:
+                    self._send(source, _REPLY[kind], self._answers[kind]())
 
     def wait_for_all(self, kind: int, seconds: float) -> dict[int, str]:
         """What the other ranks said, as soon as all have or the time is up."""

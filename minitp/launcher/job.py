@@ -12,6 +12,7 @@ from minitp.launcher.child import ChildJob
 from minitp.launcher.marks import JOB_VARIABLE
 from minitp.launcher.mpiexec import Mpiexec, find_mpiexec, job_environment, python_command
 from minitp.launcher.output import Demultiplexer, JobOutput, Notices, Write
+from minitp.launcher.rescue import FETCH_SECONDS, WRITE_SECONDS
 from minitp.launcher.telling import INTERRUPTED
 from minitp.launcher.verdict import verdict
 
@@ -36,7 +37,7 @@ class MPIJob(ChildJob):
         self._tag = f"<minitp-{self.id[:6]} %r>" if found.tags else ""
         environment, said = job_environment(ranks, self.id)
         if timeout is not None:                                  # should this process be gone by then
-            environment["MPIEXEC_TIMEOUT"] = str(int(timeout) + 5)
+            environment["MPIEXEC_TIMEOUT"] = str(int(timeout + FETCH_SECONDS + WRITE_SECONDS) + 5)
         super().__init__(found.command(ranks, [*python_command(), *program], self._tag), environment, timeout=timeout,
                          out=out, err=err, stdin=stdin)
         self._output = JobOutput()
@@ -52,6 +53,10 @@ class MPIJob(ChildJob):
             if notices is not None:
                 notices.close()
         return [(out.feed, out.close), (err.feed, close_err)]
+
+    def _more_time(self) -> float:
+        """A rank that has told what the run failed of may still be keeping its trace."""
+        return 0.0 if self._output.told is None else FETCH_SECONDS + WRITE_SECONDS
 
     def _failed(self) -> None:
         """End the ranks that a killed mpiexec may have left: they are known by the job's name in their environment."""

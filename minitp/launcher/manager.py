@@ -29,6 +29,7 @@ from minitp.runs import runs_folder
 
 MOST_RANKS, MOST_TOKENS, LONGEST_PROMPT = 8, 400, 20_000
 LONGEST_RUN = 86_400                           # seconds
+_MARGIN = 10.0                                 # seconds for a run that is out of time to say where it was, and end
 _LOG, _LINE = 20_000, 1 << 22                  # characters of log that are kept; bytes after which a line is no line
 
 State = Literal["loading", "running", "writing", "done", "failed", "stopped"]
@@ -192,9 +193,9 @@ class RunManager:
     def _watch(self, run: Run, job: ChildJob, work: Path) -> None:
         code = 1
         try:
-            code = job.wait()                  # 0: it was through before a stop could reach it
-            if code == 0:
-                run.trace = _keep(work / "trace.json.gz", run)
+            code, trace = job.wait(), work / "trace.json.gz"     # 0: it was through before a stop could reach it
+            if code == 0 or trace.exists():                      # a run that fails writes what there is
+                run.trace = _keep(trace, run, "" if code == 0 else "-failed")
         except OSError as error:
             code = 1
             run.say(f"minitp: error: the trace can't be kept: {error}\n".encode())
@@ -219,15 +220,15 @@ class RunManager:
 
 
 def _job(request: RunRequest, program: list[str], run: Run) -> ChildJob:
+    seconds = request.seconds + _MARGIN
     if request.world == "mpi":
-        return MPIJob(program, request.ranks, timeout=request.seconds, out=run.feed, err=run.say, stdin=False)
-    return ChildJob([*python_command(), *program], os.environ, timeout=request.seconds, out=run.feed, err=run.say,
-                    stdin=False)
+        return MPIJob(program, request.ranks, timeout=seconds, out=run.feed, err=run.say, stdin=False)
+    return ChildJob([*python_command(), *program], os.environ, timeout=seconds, out=run.feed, err=run.say, stdin=False)
 
 
-def _keep(trace: Path, run: Run) -> str:
-    """Move the trace of a finished run to the runs folder; its name there."""
-    stem = f"{run.began:%Y-%m-%d-%H%M%S}-{run.request.model}-{run.request.ranks}"
+def _keep(trace: Path, run: Run, mark: str) -> str:
+    """Move the trace of a run that has ended to the runs folder; its name there, with `mark` in it."""
+    stem = f"{run.began:%Y-%m-%d-%H%M%S}-{run.request.model}-{run.request.ranks}{mark}"
     folder = trace.parent.parent
     names = (f"{stem}{end}.json.gz" for end in ("", *(f"-{n}" for n in range(2, 1000))))
     name = next(name for name in names if not (folder / name).exists())

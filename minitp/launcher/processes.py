@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from minitp.environment import settle_blas_threads
 from minitp.errors import LaunchError
-from minitp.launcher.hotline import ANSWER, ASK, FAILED, Hotline
+from minitp.launcher.hotline import ANSWER, ASK, FAILED, FETCH, RECORDING, Hotline
 from minitp.launcher.marks import write_mark
+from minitp.launcher.rescue import FETCH_SECONDS, WRITE_SECONDS, Rescued, handed_over, recording_of
 from minitp.launcher.telling import OUT_OF_TIME, USER_ERROR, Failure, failed_at, position, positions
 from minitp.launcher.world import Options, as_rank, wrong_number
 
@@ -78,7 +79,8 @@ class Job:
         self.rank, self.size = world.rank, world.size
         self.data = world.Dup()                     # the ranks' collectives, apart from what a script does with WORLD
         self.leaving = world.Dup()                  # their good-bye: in `data` it would answer another's barrier
-        self.hotline = Hotline(world, self.where)
+        self.hotline = Hotline(world, self.where, lambda: self._recording() or "")
+        self.rescued: Rescued | None = None         # who wants the trace of a run that fails
         self.doing: str | None = None               # in words, where no communicator can tell
         self.groups: list[Communicator] = []
         self.deadline, self.end, self.seconds = float("inf"), float("inf"), 0.0
@@ -141,17 +143,45 @@ class Job:
         where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
         if all(rank > self.rank for rank in self.hotline.heard[ASK]):
             silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
-            _write(f"minitp: error: {headline}\n" + positions(silent | where | {self.rank: mine}), code)
+            account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
+            if self.rescued is not None:
+                _mute(1)                            # the ranks go on until their recordings have come
+            _write(f"minitp: error: {account}", code)
+            self._rescue(account, False, code)
             self.abort(code)
-        time.sleep(2)
+        self._leave_to_others(2.0)
         self.abort(code)
+
+    def _leave_to_others(self, seconds: float) -> None:
+        """Answer those who ask, for so long: another rank tells what has happened, keeps the trace, and aborts."""
+        end = time.monotonic() + seconds + (FETCH_SECONDS + WRITE_SECONDS if self.rescued is not None else 0.0)
+        while time.monotonic() < end:
+            self.hotline.listen()
+            time.sleep(0.01)
+
+    # --- what was recorded ---------------------------------------------------------------------------------------
+
+    def _recording(self) -> str | None:
+        """What this rank has recorded. From now on it prints nothing: it may go on computing, but the end is told."""
+        _mute(1)
+        return recording_of(self.groups[0] if self.groups else None)
+
+    def _rescue(self, why: str, refusal: bool, code: int) -> None:
+        """Hand what the ranks have recorded, as far as they answer, to whoever wants it, and pass on what it says."""
+        if self.rescued is None or not self.groups:
+            return
+        self.hotline.tell(FETCH, "")
+        others = self.hotline.wait_for_all(RECORDING, FETCH_SECONDS)
+        parts = [self._recording() if rank == self.rank else others.get(rank) or None for rank in range(self.size)]
+        if words := handed_over(self.rescued, self.groups[0], parts, why, refusal):
+            _write(f"minitp: {words}", code)
 
     # --- ends ----------------------------------------------------------------------------------------------------
 
     def fail(self, failure: Failure) -> NoReturn:
         """Tell it once over all ranks that failed of the same, and end the job on all ranks."""
         if not self._ending.acquire(blocking=False):
-            time.sleep(5)                           # the watchdog ends the job
+            self._leave_to_others(5.0)              # the watchdog ends the job
         self.hotline.tell(FAILED, failure.key)
         others = self.hotline.wait_for_all(FAILED, _PATIENCE[failure.known])
         failed = others | {self.rank: failure.key}
@@ -159,16 +189,18 @@ class Job:
         code = max(int(key.split()[0]) for key in failed.values())
         if self.rank == same[0]:
             _write(failure.said_by(same, self.size), code)
-        time.sleep(0.1 if self.rank == min(failed) else 2.0)      # let the others, if they differ, speak too
+        if self.rank != min(failed):
+            self._leave_to_others(2.0)              # an error of its own is told by now
+        else:
+            self._rescue(failure.short, bool(failure.alike), code)
+        time.sleep(0.1)                             # let the others, if they differ, speak too
         self.abort(code)
 
     def abort(self, code: int) -> NoReturn:
         """End every rank of the job now. The cause has been told: what MPI would add to it goes nowhere."""
         from mpi4py import MPI
         _wait_until_read()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
+        _mute(1, 2)
         if threading.current_thread() is threading.main_thread() or _any_thread_may_call():
             MPI.COMM_WORLD.Abort(code)
         os._exit(code)                              # the launcher ends the others when one rank leaves like this
@@ -183,6 +215,14 @@ def _any_thread_may_call() -> bool:
     """Whether another thread may call MPI while the main one is in a collective: the watchdog does."""
     from mpi4py import MPI
     return MPI.Query_thread() == MPI.THREAD_MULTIPLE
+
+
+def _mute(*streams: int) -> None:
+    """What is written to these descriptors goes nowhere from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def _write(text: str, code: int) -> None:
@@ -216,7 +256,7 @@ def run_in_mpi(fn: "Callable[[Communicator], Any]", ranks: int | None, options: 
         raise wrong_number(ranks, job.size)
     from minitp.comm.mpi import MPITransport
     group = options.communicator(MPITransport(job.data), _local_rank(job) if options.arrays != "numpy" else 0)
-    job.groups, job.deadline, job.doing = [group], options.deadline, None
+    job.groups, job.deadline, job.doing, job.rescued = [group], options.deadline, None, options.rescued
     try:
         with as_rank(job.rank), job.limit(options.run_deadline):
             result = fn(group)
@@ -229,7 +269,7 @@ def run_in_mpi(fn: "Callable[[Communicator], Any]", ranks: int | None, options: 
             from minitp.launcher.failures import fail
             fail(error)                             # sys.exit on one rank must not leave the others waiting
         raise
-    job.doing = "past its launch"
+    job.doing, job.rescued = "past its launch", None
     return [result]
 
 

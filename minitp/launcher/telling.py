@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from minitp.errors import CollectiveError, MinitpError
+from minitp.errors import CollectiveError, MinitpError, OutOfTimeError
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -61,7 +61,7 @@ def in_short(error: BaseException) -> str:
 
 def is_about_the_request(error: BaseException) -> bool:
     """Whether it is all the same where in a run it was raised, if every rank did: what was asked for can't be."""
-    return isinstance(error, MinitpError) and not isinstance(error, CollectiveError)
+    return isinstance(error, MinitpError) and not isinstance(error, CollectiveError | OutOfTimeError)
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class Failure:
     key: str
     known: bool                     # a message for the user, so most likely every rank is about to raise the same
     alike: str = ""                 # what is said instead where every rank raised it
+    short: str = ""                 # what a trace's header says of it
 
     def said_by(self, ranks: list[int], size: int) -> str:
         """The text with the ranks it is true of: the first of `ranks` speaks for all of them."""
@@ -91,7 +92,7 @@ def describe(error: BaseException, hide: str | None = None) -> Failure:
     """How `error` is told: a user's error without a traceback, any other with one (from the file `hide` on)."""
     code, known, alike = PROGRAM_ERROR, isinstance(error, MinitpError), ""
     if isinstance(error, MinitpError):
-        code = USER_ERROR
+        code = OUT_OF_TIME if isinstance(error, OutOfTimeError) else USER_ERROR
         text = f"minitp: error: {error}"
         alike = text if is_about_the_request(error) else ""
         text = "\n  ".join([text, *getattr(error, "__notes__", [])])
@@ -108,7 +109,7 @@ def describe(error: BaseException, hide: str | None = None) -> Failure:
         text = "".join(traceback.format_exception(type(error), error, _from_file(error, hide))).rstrip()
     name = f"{code} {type(error).__name__}: {error}"
     return Failure(code, text, f"{code} {blake2b(name.encode(errors='replace'), digest_size=16).hexdigest()}", known,
-                   alike)
+                   alike, in_short(error))
 
 
 def _exit_code(error: SystemExit) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from minitp.environment import threads_per_rank, threads_set_by_user
-from minitp.errors import CollectiveError, LaunchError, MinitpError
+from minitp.errors import CollectiveError, MinitpError, OutOfTimeError
 from minitp.launcher.rescue import handed_over, recording_of
 from minitp.launcher.telling import failed_at, in_short, is_about_the_request, name_ranks, position, positions
 from minitp.launcher.world import Options, as_rank
@@ -66,8 +66,8 @@ class _Ranks:
             if self.world.stopped:
                 return
             if end is not None and time.monotonic() > end:
-                raise LaunchError(f"the run has taken longer than its {self.options.run_deadline:g} s\n"
-                                  + self.where())
+                raise OutOfTimeError(f"the run has taken longer than its {self.options.run_deadline:g} s\n"
+                                     + self.where())
             if (stuck := self._stuck()) and stuck == seen:             # seen twice: not just a machine that slept
                 raise CollectiveError("the ranks wait for each other and nothing can come\n" + stuck)
             seen = stuck
@@ -91,7 +91,8 @@ class _Ranks:
         groups = [group for group in self.groups if group is not None]
         if self.options.rescued is not None and groups:
             parts = [recording_of(group) for group in self.groups]
-            if words := handed_over(self.options.rescued, groups[0], parts, in_short(failure)):
+            if words := handed_over(self.options.rescued, groups[0], parts, in_short(failure),
+                                    is_about_the_request(failure)):
                 failure.add_note(words)
 
     def where(self) -> str:
@@ -125,16 +126,16 @@ def run_in_threads(fn: "Callable[[Communicator], Any]", size: int, options: Opti
     if ended is None and not ranks.failures:
         return ranks.results
     failure = ended if ended is not None else _told(ranks)
-    if ended is not None or not _refused(ranks):
-        ranks.rescue(failure)
+    ranks.rescue(failure)
     raise failure
 
 
 def _told(ranks: _Ranks) -> BaseException:
     """The first failure, with notes: which ranks, where; without, where all ranks refused what was asked for."""
     first, error = ranks.failures[0]
-    same = _alike(ranks)
-    if _refused(ranks):
+    same = sorted(rank for rank, other in ranks.failures
+                  if type(other) is type(error) and str(other) == str(error))
+    if is_about_the_request(error) and len(same) == ranks.size:
         return error
     if ranks.size > 1 and not isinstance(error, CollectiveError):        # (that names its ranks itself)
         error.add_note(", ".join(filter(None, (f"on {name_ranks(same)}", failed_at(error, ranks.groups[first])))))
@@ -142,17 +143,6 @@ def _told(ranks: _Ranks) -> BaseException:
             if rank not in same:
                 error.add_note(f"rank {rank} failed too: {type(other).__name__}: {other}")
     return error
-
-
-def _alike(ranks: _Ranks) -> list[int]:
-    """The ranks that failed of what the first one failed of."""
-    error = ranks.failures[0][1]
-    return sorted(rank for rank, other in ranks.failures if type(other) is type(error) and str(other) == str(error))
-
-
-def _refused(ranks: _Ranks) -> bool:
-    """Whether all ranks said the same of what was asked for: no run has begun."""
-    return is_about_the_request(ranks.failures[0][1]) and len(_alike(ranks)) == ranks.size
 
 
 _limit = threading.Lock()

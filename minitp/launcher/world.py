@@ -101,7 +101,8 @@ def launch(fn: "Callable[[Communicator], Any]", ranks: int | None = None, *, wor
       arrays        "numpy" or "cupy"
       kind          a class of communicators other than Communicator: BrokenCommunicator, DelayedCommunicator
       rescued       called once, should the run fail, with the trace up to there, as far as the ranks could still be
-                    asked; what it returns is told with the error. Not on Ctrl-C, nor where all ranks refuse to begin
+                    asked; what it returns is told with the error. Not on Ctrl-C, nor where the request is refused
+                    before anything has moved
 
     An error on a rank ends all ranks and is raised here once, with a note which rank it was. LaunchError where the
     ranks can't be had.

@@ -1,10 +1,9 @@
 """Somebody's own code on ranks: what came out, what it said and sent, or what went wrong. Nothing is raised."""
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from minitp.errors import LaunchError
+from minitp.errors import OutOfTimeError
 from minitp.lesson.runs import Run, run
 
 if TYPE_CHECKING:
@@ -29,13 +28,12 @@ class Attempt:
 def attempt(fn: "Callable[[Communicator], Any]", ranks: int, deadline: float | None = None) -> Attempt:
     """fn(tp) on `ranks` threads, for `deadline` seconds at most (None: DEADLINE); an error of the reader's code is an
     answer, too."""
-    began, deadline = time.monotonic(), DEADLINE if deadline is None else deadline
     try:
-        return Attempt(run(fn, ranks, threads=True, deadline=deadline))
+        return Attempt(run(fn, ranks, threads=True, deadline=DEADLINE if deadline is None else deadline))
     except (Exception, SystemExit) as error:  # what a reader's code may raise is anybody's guess
         notes = getattr(error, "__notes__", None)
         text = "\n".join([told(error), *(map(str, notes) if isinstance(notes, list) else ())])
-        return Attempt(None, text, isinstance(error, LaunchError) and time.monotonic() - began >= deadline)
+        return Attempt(None, text, isinstance(error, OutOfTimeError))
 
 
 def told(error: BaseException) -> str:

@@ -28,16 +28,20 @@ def recorded_so_far(group: "Communicator") -> str:
     recorder = group.recorder
     if (pending := group.pending) is not None:
         recorder.lose(group, *pending)
-    return pack(recorder, open_marks=recorder.open_marks())
+    try:
+        about = recorder.about()
+    except Exception:                  # it looks at a run that was broken off; the recording must not be lost by that
+        about = {}
+    return pack(recorder, open_marks=recorder.open_marks(), about=about)
 
 
 def joined_so_far(group: "Communicator", parts: Sequence[str | None], why: str) -> Trace | None:
     """The trace of a run that failed of `why`; None where nothing was recorded.
 
-    parts: by rank, what `recorded_so_far` gave; None of a rank that doesn't answer any more. `group` is that of one
-    rank: its recorder's `about` is what the header says beside the usual.
+    parts: by rank, what `recorded_so_far` gave; None of a rank that doesn't answer any more. `group`: of any rank.
     """
-    run = run_info(group, **group.recorder.about) | {"failed": _FOLDERS.sub(r"\1", why)[:_LONGEST]}
+    words = "; ".join(line.strip() for line in why.splitlines()).replace(":; ", ": ")
+    run = run_info(group) | {"failed": _FOLDERS.sub(r"\1", words)[:_LONGEST]}
     trace = joined(parts, group.recorder.clock, run)
     return trace if trace.ranks else None
 

@@ -108,6 +108,7 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     zero = min((base for base in bases if base is not None), default=0)
     traces = [_shifted(Trace.from_plain(one["trace"]), 0 if base is None else base - zero)
               for one, base in zip(packed, bases, strict=True)]
+    run = run | next((one["about"] for one in packed if one["about"]), {})
     if None not in parts:
         run = complete_info(run, [one["facts"] for one in packed])
     trace = Trace.join(traces, run, {"offset_ns": list(clock.offset_ns), "error_ns": list(clock.error_ns)})
@@ -115,8 +116,12 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     return trace
 
 
-def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: Sequence[Mark] = ()) -> str:
-    """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry."""
+def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: Sequence[Mark] = (),
+         about: Mapping[str, Any] | None = None) -> str:
+    """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry.
+
+    about: what it knows of the header, where no rank knows it yet
+    """
     values = [{"event": event, "before": as_plain(before), "after": as_plain(after)}
               for event, before, after in recorder.values]
     events, marks = list(recorder.events), [*recorder.marks, *open_marks]
@@ -129,7 +134,7 @@ def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: 
                      run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
     facts = local_facts() | ({} if held is None else {"held": dict(held)})
-    return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain()})
+    return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain(), "about": dict(about or {})})
 
 
 def _shifted(trace: Trace, by: int) -> Trace:

@@ -42,7 +42,7 @@ class Recorder:
         self.events: list[Event] = []
         self.marks: list[Mark] = []
         self.unfinished: list[Unfinished] = []        # calls that failed
-        self.about: dict[str, Any] = {}               # what the trace's header would say, should the run fail
+        self.about: Callable[[], dict[str, Any]] = dict        # what the header is to say, should the run fail
         self._open: list[Mark] = []                   # marks that haven't ended, outer first; `leave` means nothing yet
         self.row = -1
         self.values: list[list[Any]] = []             # [number of the event, before, after]

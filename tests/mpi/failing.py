@@ -1,4 +1,7 @@
-"""The script that test_failures.py runs: `failing.py WAY MARK` fails in one of many ways, in the middle of its work."""
+"""The script that test_failures.py runs: `failing.py WAY MARK` fails in one of many ways, in the middle of its work.
+
+With a file's name after it (…json), the trace up to there is written to it.
+"""
 import os
 import sys
 import time
@@ -9,8 +12,11 @@ import numpy as np
 import minitp
 from minitp.comm import Partial
 from minitp.errors import ConfigError
+from minitp.launcher.rescue import written_to
+from minitp.trace.merge import align_clocks
 
 WAY = sys.argv[1]
+TRACE = next((word for word in sys.argv if word.endswith(".json")), None)
 
 
 def total(group):
@@ -77,6 +83,8 @@ def goes_on(group):
 
 
 def main(group):
+    if TRACE is not None:
+        align_clocks(group)
     total(group)
     if not globals()[WAY](group):
         total(group)
@@ -85,4 +93,4 @@ def main(group):
 if __name__ == "__main__":
     deadline = 1.0 if WAY in ("never_comes", "returns_early", "returns_before_a_barrier") else 60.0
     minitp.launch(main, deadline=deadline, run_deadline=1.0 if "run_deadline" in sys.argv else None,
-                  ranks=4 if "four" in sys.argv else None)
+                  ranks=4 if "four" in sys.argv else None, rescued=written_to(TRACE))

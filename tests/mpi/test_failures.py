@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import pytest
 
+from minitp.trace.file import Trace
+
 pytest.importorskip("mpi4py")
 pytestmark = pytest.mark.mpi
 
@@ -23,6 +25,7 @@ SCRIPT = Path(__file__).with_name("failing.py")
 ENV = os.environ | {"PYTHONPATH": str(ROOT), "MPIEXEC_TIMEOUT": "30"}
 RUN = ("import sys; from minitp.launcher import reported, run_script\n"
        "with reported(): sys.exit(run_script(sys.argv[2], sys.argv[3:], int(sys.argv[1]), 'mpi'))")
+CLOCKS = 2                             # broadcasts in which the ranks are told how far clocks differ, where traced
 NOISE = ("BAD TERMINATION", "MPI_Abort", "Abort(", "assert (")
 
 
@@ -72,10 +75,29 @@ class Ended:
         self.told = "\n".join(self.lines)
 
 
+def rescued(ended, file):
+    """The trace of a job that has failed, as its last line says; that line is taken away."""
+    assert ended.lines.pop().endswith(f"minitp: the trace up to there is in {file}")
+    trace = Trace.read(file)
+    first = [event for event in trace if event.plane == "data"]
+    assert [(event.rank, event.site) for event in first] == [(rank, "layers.0.mlp.down") for rank in range(3)]
+    assert trace.run["world"] == "mpi" and trace.run["cores"] and len(trace.clock["offset_ns"]) == 3
+    return trace
+
+
 @pytest.mark.parametrize("plain", [False, True])
-def test_one_rank_raises_while_others_wait(plain):
-    ended = Ended("one_raises", plain=plain)
+def test_one_rank_raises_while_others_wait(tmp_path, plain):
+    file = tmp_path / "up to there.json"
+    ended = Ended("one_raises", *([] if plain else [str(file)]), plain=plain)
     assert ended.code == 1
+    if not plain:
+        trace = rescued(ended, file)
+        assert trace.run["failed"].startswith("ZeroDivisionError: boo; after all_reduce(3 float64) at")
+        assert [(call.rank, call.op, call.site) for call in trace.unfinished_rows()] == [
+            (rank, "all_reduce", "layers.0.mlp.down") for rank in (0, 2)]
+        assert ended.lines[-1].endswith(f"call {CLOCKS}")
+        ended.lines[-1] = ended.lines[-1].replace(f"call {CLOCKS}", "call 0")
+        ended.told = "\n".join(ended.lines)
     assert ended.told.count("Traceback") == 1 and ended.told.count("ZeroDivisionError: boo") == 1
     assert all(line.startswith("rank 1: ") for line in ended.lines)
     assert ended.lines[-1] == "rank 1: after all_reduce(3 float64) at layers.0.mlp.down, call 0"
@@ -130,9 +152,17 @@ def test_sys_exit_on_one_rank():
 @pytest.mark.parametrize(("way", "where", "plain"), [
     ("never_comes", "computing; its last call was all_reduce(3 float64) at layers.0.mlp.down, call 0", True),
     ("returns_early", "has returned", False)])
-def test_deadline_of_a_collective(way, where, plain):
-    ended = Ended(way, plain=plain)
-    waiting = "all_reduce(3 float64) at layers.0.mlp.down, call 1"
+def test_deadline_of_a_collective(tmp_path, way, where, plain):
+    file = tmp_path / "trace.json"
+    ended = Ended(way, str(file), plain=plain)
+    number = 1 + CLOCKS
+    waiting = f"all_reduce(3 float64) at layers.0.mlp.down, call {number}"
+    where = where.replace("call 0", f"call {number - 1}")
+    trace = rescued(ended, file)
+    calls = trace.unfinished_rows()
+    assert [(call.rank, call.sequence) for call in calls] == [(0, number), (2, number)]
+    assert all(call.leave - call.enter > 1e9 for call in calls)
+    assert trace.run["failed"].startswith("not every rank came within 1 s")
     assert ended.code == 2
     assert ended.lines == [f"minitp: error: not every rank came within 1 s to {waiting}",
                            f"  ranks 0 and 2: waiting in {waiting}", f"  rank 1: {where}"]
