@@ -60,7 +60,7 @@ def generation(**where: Any) -> Trace:
         passes = [("prefill", len(prompt)), ("decode", 1), ("decode", 1)]
         header = GenerationPlan(placement, "slice", "float32", 1, passes, 3).to_run()
         header["model"]["name"] = "llama"
-        comm.recorder.about = header | {"prompts": [list(prompt)], "tokens": [[5]], "pieces": [[" w5"]],
+        comm.recorder.about = lambda: header | {"prompts": [list(prompt)], "tokens": [[5]], "pieces": [[" w5"]],
                                         "prompt_pieces": [[f" p{token}" for token in prompt]]}
         record(comm, "llama", "vocab", "slice", True, (prompt,), 3)
 
@@ -72,7 +72,7 @@ def training() -> Trace:
     """Rank 1 fails in the middle of a backward pass."""
     def main(comm: Communicator) -> None:
         plan = TrainingPlan(Placement(FAMILIES["llama"], comm.size, "vocab"), "float64", [Steps(0, 1, UNEQUAL)])
-        comm.recorder.about = plan.to_run()
+        comm.recorder.about = plan.to_run
         train(comm)
 
     where = {"site": "layers.1.mlp.gate_up", "phase": "backward", "step": 0}
