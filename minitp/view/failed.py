@@ -1,4 +1,5 @@
 """What the player says of a run that failed: why, which sync points never ended, who came to them and who didn't."""
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from minitp.view.text import op_name
 
 _MOST_LINES = 4                    # of a banner
 _MOST_RANKS, _MOST_PLACES = 8, 4   # that a sentence names
+_MOST_SYNCS = 64                   # that never ended: the last ones; a run has one for each of its groups
 
 
 def banner(trace: Trace) -> list[str]:
@@ -31,7 +33,7 @@ def never_ended(shown: Steps) -> dict[str, dict[str, Any]]:
     """
     members = _Members(shown)
     found = {}
-    for k in np.flatnonzero(shown.lost.any(axis=1)).tolist():
+    for k in np.flatnonzero(shown.lost.any(axis=1)).tolist()[-_MOST_SYNCS:]:
         there = shown.cell[k] >= 0
         lost = np.flatnonzero(shown.lost[k]).tolist()
         missing = sorted(members.of(k) - set(np.flatnonzero(there).tolist()))
@@ -58,8 +60,12 @@ class _Members:
         members = self._group[axis, group]
         if self.trace.strings[self.trace.events["op"][event]] not in MESSAGES:
             return members
-        peer, me = int(self.trace.events["peer"][event]), int(rank_in_group(self.trace)[event])
+        peer, me = int(self.trace.events["peer"][event]), int(self._places[event])
         return {rank for place, rank in enumerate(sorted(members)) if place in (peer, me)}
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        return rank_in_group(self.trace)
 
     def _of_group(self, axis: int, group: int) -> set[int]:
         events, name = self.trace.events, self.trace.strings[axis]

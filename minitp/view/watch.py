@@ -132,8 +132,9 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
 
 
 def title(trace: Trace) -> str:
-    name = model_of(trace.run)["name"] or "a run"
-    return f"{name} on {counted(trace.run['ranks'], 'rank')}{', simulated' * is_simulated(trace.run)}{', failed' * is_failed(trace.run)}"
+    name, run = model_of(trace.run)["name"] or "a run", trace.run
+    about = [", simulated"] * is_simulated(run) + [", failed"] * is_failed(run)
+    return f"{name} on {counted(run['ranks'], 'rank')}{''.join(about)}"
 
 
 def _passes(steps: Steps, words: Words, strings: Strings, several: bool) -> dict[str, list[int]]:

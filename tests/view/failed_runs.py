@@ -19,12 +19,12 @@ from tests.view.view_runs import record
 
 
 class Failing(Communicator):
-    """Raises on `rank` where it would enter the collective at `site` of a phase and step; `skip`: it goes on without."""
-    rank_that, site, phase, step = 1, "layers.1.mlp.down", "decode", 1
+    """Rank 1 fails where it would enter the all-reduce at `site` of a phase and step."""
+    site, phase, step = "layers.1.mlp.down", "decode", 1
 
     def all_reduce(self, partial: Partial, *, site: str, reason: str, plane: str = "data") -> Any:
         here = self.recorder._phase, self.recorder._step
-        if self.rank == self.rank_that and site == self.site and here == (self.phase, self.step):
+        if self.rank == 1 and site == self.site and here == (self.phase, self.step):
             raise OSError("the disk is gone")
         return super().all_reduce(partial, site=site, reason=reason, plane=plane)
 

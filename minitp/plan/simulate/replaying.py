@@ -74,8 +74,8 @@ def _check(trace: Trace, machine: Machine, speed: float) -> None:
         raise ConfigError("this trace is a simulated one: its times are a model's, and there is nothing measured in it "
                           "to replay")
     if is_failed(trace.run):
-        raise ConfigError("this run failed, and what it recorded is cut off where its ranks were then: there is no whole "
-                          "run to replay")
+        raise ConfigError("this run failed, and what it recorded is cut off where its ranks were then: there is no "
+                          "whole run to replay")
     if not 0 < speed < 1e9:
         raise ConfigError(f"ranks compute a number of times as fast as measured, above 0, not {speed:g} times")
     data = of_passes(trace)
