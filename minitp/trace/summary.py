@@ -127,6 +127,7 @@ def as_plain(timeline: Timeline, by: Iterable[str] = BY, rank: int | None = None
     return {"run": timeline.trace.run, "clock": timeline.trace.clock, "events": len(timeline.trace),
             "total": total(timeline, rank, phases).to_dict(),
             "last_to_arrive": {str(r): count for r, count in stragglers(timeline).items()},
+            "unfinished": [call._asdict() | {"shape": list(call.shape)} for call in timeline.trace.unfinished_rows()],
             "by": {name: [row.to_dict() for row in summarize(timeline, name, rank)] for name in by}}
 
 

@@ -146,7 +146,7 @@ class Training:
         settings, begin = self.config.train, time.perf_counter()
         self._take_counts()
         windows = self.corpus.batch(step, settings.batch, settings.tokens, settings.seed)
-        if self.group.recorder.keep_events:                # before it: a trace of a run that fails foretells this step
+        if self.group.recorder.keep_events:           # before the step: should it fail, its trace is foretold, too
             parts = split_batch(windows, settings.micro_batches)
             self.segments.append(Steps(step, 1, tuple(part.ids.shape for part in parts)))     # type: ignore[misc]
         result = self.learner.step(step, windows)
