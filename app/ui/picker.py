@@ -16,10 +16,10 @@ import streamlit as st
 from minitp.errors import FileFormatError
 from minitp.runs import RunFile, listed, runs_folder, samples, title
 from minitp.trace import Timeline, Trace
+from minitp.trace.failed import failed_line, is_failed, waiting_lines
 from minitp.trace.simulated import is_simulated, lane_words, simulated_line
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.wording import count, plain, sites_in_words, size
-from minitp.view import failed
 from ui import page
 from ui.headers import header
 
@@ -181,10 +181,10 @@ def _remove_upload() -> None:
 
 def _banners(trace: Trace) -> None:
     run = trace.run
-    if said := failed.banner(trace):
-        st.error(f"**{page.escaped(said[0])}**", icon=":material/error:")
-        if len(said) > 1:
-            st.text("\n".join(said[1:]))
+    if is_failed(run):
+        st.error(f"**{page.escaped(failed_line(run))}**", icon=":material/error:")
+        if lines := waiting_lines(trace):
+            st.text("\n".join(lines))
     if is_simulated(run):
         st.warning(f"**{page.escaped(simulated_line(run))}**", icon=":material/model_training:")
         with st.expander("Who the ranks are"):

@@ -1,29 +1,17 @@
-"""What the player says of a run that failed: why, which sync points never ended, who came to them and who didn't."""
+"""What the player says of a run that failed: which sync points never ended, who came to them and who didn't."""
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from minitp.trace.failed import failed_line, is_failed, waiting_lines
-from minitp.trace.file import Trace
 from minitp.trace.schema import MESSAGES
 from minitp.trace.timeline import rank_in_group
 from minitp.trace.wording import duration, plain
 from minitp.view.steps import Steps
 from minitp.view.text import op_name
 
-_MOST_LINES = 4                    # of a banner
 _MOST_RANKS, _MOST_PLACES = 8, 4   # that a sentence names
 _MOST_SYNCS = 64                   # that never ended: the last ones; a run has one for each of its groups
-
-
-def banner(trace: Trace) -> list[str]:
-    """Sentences to stand above everything: that the run failed, and who was in which call; none where it ended well."""
-    if not is_failed(trace.run):
-        return []
-    lines = waiting_lines(trace)
-    more = [f"{len(lines) - _MOST_LINES:,} calls more never ended."] if len(lines) > _MOST_LINES else []
-    return [failed_line(trace.run), *lines[:_MOST_LINES], *more]
 
 
 def never_ended(shown: Steps) -> dict[str, dict[str, Any]]:

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from minitp.trace.failed import is_failed
+from minitp.trace.failed import failed_line, is_failed
 from minitp.trace.file import Trace
 from minitp.trace.simulated import WORLD, is_simulated
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
 from minitp.trace.wording import plain
-from minitp.view import failed
 from minitp.view.failed import never_ended
 from minitp.view.header import Words, model_of, part, placement_of, words_of
 from minitp.view.notes import notes
@@ -126,7 +125,7 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
         "embedding": "hidden" if part(run, "placement").get("embedding") == "hidden" else "vocab",
         "gathered": part(run, "generation").get("gathered") is not False,
         "broken": broken_sites(trace)[:MOST_BROKEN], "values": detail,
-        "banner": [*failed.banner(trace), *banner(run)], "lanes": lanes(run)[:steps.ranks],
+        "banner": [*filter(None, [failed_line(run)]), *banner(run)], "lanes": lanes(run)[:steps.ranks],
         "window": {"first": shown.first, "count": shown.count, "of": shown.of},
     }
 

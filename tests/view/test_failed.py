@@ -16,7 +16,6 @@ from minitp.trace.failed import failed_line
 from minitp.trace.schema import Mark, Unfinished
 from minitp.trace.summary import stragglers
 from minitp.view.detail import detail
-from minitp.view.failed import banner
 from minitp.view.ledger import Ledger
 from minitp.view.passes import Passes
 from minitp.view.question import question_of
@@ -62,7 +61,7 @@ def test_real_runs_are_played_as_far_as_they_came(name):
     trace = RUNS[name]()
     made = play(trace)
     look_at_all(made)
-    assert made["run"]["banner"][0] == failed_line(trace.run).strip() and "failed" in made["run"]["title"]
+    assert made["run"]["banner"] == [failed_line(trace.run)] and "failed" in made["run"]["title"]
     reader = PlayReader(made)
     shown = {(sync.op, sync.site) for k in map(int, made.get("never", {})) for sync in [reader.sync(k)]}
     assert shown == {(call.op, call.site) for call in trace.unfinished_rows()}
@@ -136,6 +135,12 @@ def test_what_ended_is_where_it_is_without_what_did_not():
         assert place_in_watch(with_, number) == place_in_watch(without, number)
 
 
+def test_a_call_that_never_ended_has_its_place_in_watch():
+    trace = hang()
+    steps = Steps.of(Timeline.of(trace))
+    assert [place_in_watch(steps, -2 - call) for call in range(3)] == [(1, 0), (1, 0), (0, 0)]    # there are two calls
+
+
 def test_nothing_at_all_has_a_banner_and_no_picture():
     made = play(nothing_at_all())
     assert made["syncs"]["pass"] == [] and made["run"]["banner"] and "nothing to watch" in made["run"]["notes"][0]
@@ -150,7 +155,7 @@ def test_what_failed_is_text():
     trace = failed([], [lost(0, 0, 0, 5, op=EVIL, site=EVIL)], failed=EVIL)
     made = play(trace)
     look_at_all(made)
-    assert all(len(line) < 600 and line.isprintable() for line in banner(trace))
+    assert all(len(line) < 600 and line.isprintable() for line in made["run"]["banner"])
 
 
 @settings(max_examples=25, deadline=None)

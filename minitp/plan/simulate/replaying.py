@@ -15,7 +15,7 @@ from minitp.plan.simulate.queue import Queues
 from minitp.plan.simulate.result import Simulation, shares
 from minitp.plan.simulate.script import Script, of_passes
 from minitp.plan.simulate.write import header
-from minitp.trace.failed import is_failed
+from minitp.trace.failed import is_failed, no_whole_run
 from minitp.trace.file import Trace
 from minitp.trace.simulated import is_simulated
 from minitp.trace.timeline import Timeline
@@ -74,8 +74,7 @@ def _check(trace: Trace, machine: Machine, speed: float) -> None:
         raise ConfigError("this trace is a simulated one: its times are a model's, and there is nothing measured in it "
                           "to replay")
     if is_failed(trace.run):
-        raise ConfigError("this run failed, and what it recorded is cut off where its ranks were then: there is no "
-                          "whole run to replay")
+        raise ConfigError(no_whole_run("replay"))
     if not 0 < speed < 1e9:
         raise ConfigError(f"ranks compute a number of times as fast as measured, above 0, not {speed:g} times")
     data = of_passes(trace)
