@@ -133,9 +133,9 @@ class Generation:
         """One forward pass of every row; logits of each row's last token, or of all where they are kept."""
         ctx = plan_pass(self.model.config, positions, dtype=self.dtype, arrays=self.arrays,
                         last=None if self.request.keep_logits else last, cache=self.cache, observer=self.observer)
+        self.passes.append((phase, ids.shape[1]))              # first: should it fail, its trace is foretold, too
         with self.group.recorder.mark(phase, step):
             logits = self.model.forward(ids, self.weights, ctx, gathered=self.request.gathered)
-        self.passes.append((phase, ids.shape[1]))
         if self.request.keep_logits:
             self.logits.append(self.arrays.to_host(logits.array))
             if last is not None:

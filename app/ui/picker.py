@@ -17,6 +17,7 @@ from minitp.errors import FileFormatError
 from minitp.runs import RunFile, listed, runs_folder, samples, title
 from minitp.trace import Timeline, Trace
 from minitp.trace.emulated import emulated_line
+from minitp.trace.failed import failed_line, is_failed, waiting_lines
 from minitp.trace.simulated import is_simulated, lane_words, simulated_line
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.wording import count, plain, sites_in_words, size
@@ -181,6 +182,10 @@ def _remove_upload() -> None:
 
 def _banners(trace: Trace) -> None:
     run = trace.run
+    if is_failed(run):
+        st.error(f"**{page.escaped(failed_line(run))}**", icon=":material/error:")
+        if lines := waiting_lines(trace):
+            st.text("\n".join(lines))
     if is_simulated(run):
         st.warning(f"**{page.escaped(simulated_line(run))}**", icon=":material/model_training:")
         with st.expander("Who the ranks are"):

@@ -31,13 +31,17 @@ class ThreadWorld:
 
     def __init__(self, size: int, deadline: float = 300.0):
         self.size, self.deadline = size, deadline
-        self.meeting = threading.Barrier(size)
+        self.met = 0                                     # meetings to which all ranks have come
+        self.meeting = threading.Barrier(size, self._all_are_here)
         self.slots: list = [None] * size
         self.calls: list[Call | None] = [None] * size
         self.returned = [False] * size
         self.mail: dict[tuple[int, int], SimpleQueue] = {
             (a, b): SimpleQueue() for a in range(size) for b in range(size)}
         self.stopped = False
+
+    def _all_are_here(self) -> None:
+        self.met += 1
 
     def stop(self) -> None:
         """Free every rank that waits: one has failed."""
@@ -53,6 +57,7 @@ class ThreadTransport:
     def __init__(self, shared: ThreadWorld, rank: int):
         self.shared, self.rank, self.size = shared, rank, shared.size
         self._checked, self.patient = True, False
+        self._meetings = 0                               # to which this rank has come
         self.idle: Callable[[], AbstractContextManager[None]] = nullcontext       # entered while it waits for others
         self.waiting_since: int | None = None            # perf_counter_ns: for another rank, with nothing to do itself
 
@@ -63,10 +68,13 @@ class ThreadTransport:
 
     def _meet(self) -> None:
         self.waiting_since = time.perf_counter_ns()
+        self._meetings += 1
         try:
             with self.idle():
                 self.shared.meeting.wait(None if self.patient else self.shared.deadline)
         except threading.BrokenBarrierError:
+            if self.shared.met >= self._meetings:
+                return                        # all had come; one was quick to fail before this one had looked up
             if self.shared.stopped:
                 raise RankStoppedError from None
             raise self._nobody_came() from None

@@ -2,8 +2,12 @@
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minitp.files import replacing
+
+if TYPE_CHECKING:
+    from minitp.trace.file import Trace
 
 
 def show(file: Path, by: str | None, rank: int | None, as_json: bool) -> None:
@@ -35,8 +39,9 @@ def export(file: Path, kind: str, output: Path | None) -> None:
 
 def check(file: Path) -> int:
     """0 where every recorded collective is as the closed form says, 1 with the differences printed otherwise, 2 where
-    there is nothing to compare."""
+    there is nothing to compare. A run that failed is not all there: 1, with what can be said of its beginning."""
     from minitp.trace.check import compare
+    from minitp.trace.failed import is_failed
     from minitp.trace.file import Trace
     from minitp.trace.predict import plan_from_run, predict, unforetold
     from minitp.trace.wording import sites_in_words
@@ -45,10 +50,16 @@ def check(file: Path) -> int:
     if why:
         print(f"{file.name}: {why}.", file=sys.stderr)
         return 2
+    failed = is_failed(trace.run)
+    if failed:
+        _tell_of_failure(file, trace)
     expected = predict(plan_from_run(trace.run))
-    differences = compare(trace, expected)
+    differences = compare(trace, expected, cut_off=failed)
     if differences:
         print(f"{file.name} differs from the closed form:\n" + "\n".join(f"  {line}" for line in differences))
+        return 1
+    if failed:
+        _tell_of_beginning(file, trace, len(expected))
         return 1
     payload, broken = (sum(getattr(event, name) for event in expected) for name in ("payload", "broken"))
     if broken:
@@ -59,3 +70,19 @@ def check(file: Path) -> int:
     print(f"{file.name}: all {others} on each of {trace.run['ranks']} ranks are as the closed "
           f"form says, in order, shape, type and payload ({payload:,} bytes).")
     return 0
+
+
+def _tell_of_failure(file: Path, trace: "Trace") -> None:
+    from minitp.trace.failed import failed_line, waiting_lines
+    print(f"{file.name}: {failed_line(trace.run)}", *waiting_lines(trace), sep="\n  ")
+
+
+def _tell_of_beginning(file: Path, trace: "Trace", expected: int) -> None:
+    from minitp.trace.check import recorded_by_rank
+    by_rank = recorded_by_rank(trace)
+    ended = {len(events) for events in by_rank.values()} | ({0} if len(by_rank) < trace.run["ranks"] else set())
+    few, many, beyond = min(*ended, expected), min(max(ended), expected), max(ended) - expected
+    print(f"{file.name}: {f'{few:,} to ' * (few < many)}{many:,} of the {expected:,} collectives of its passes had "
+          f"ended on each of {trace.run['ranks']} ranks, and are as the closed form says, in order, shape, type and "
+          "payload."
+          + (f" {beyond:,} more are of a pass that the header doesn't tell of." if beyond > 0 else ""))

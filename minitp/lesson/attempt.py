@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitp.errors import OutOfTimeError
 from minitp.lesson.runs import Run, run
+from minitp.trace.file import Trace
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -19,10 +20,12 @@ class AttemptError(Exception):
 @dataclass(frozen=True)
 class Attempt:
     """run: None where it failed; error: why, in the words of whoever refused it; late: because its time was up.
+    trace: also that of a run that failed, up to there; None where nothing was recorded.
     blank: every rank returned None."""
     run: Run | None
     error: str = ""
     late: bool = False
+    trace: Trace | None = None
 
     @property
     def blank(self) -> bool:
@@ -32,12 +35,20 @@ class Attempt:
 def attempt(fn: "Callable[[Communicator], Any]", ranks: int, deadline: float | None = None) -> Attempt:
     """fn(tp) on `ranks` threads, for `deadline` seconds at most (None: DEADLINE); an error of the reader's code is an
     answer, too."""
+    kept: list[Trace] = []
+
+    def keep(trace: Trace) -> str:
+        kept.append(trace)
+        return ""
+
     try:
-        return Attempt(run(answering(fn), ranks, threads=True, deadline=DEADLINE if deadline is None else deadline))
+        done = run(answering(fn), ranks, threads=True, deadline=DEADLINE if deadline is None else deadline,
+                   rescued=keep)
+        return Attempt(done, trace=done.trace)
     except (Exception, SystemExit) as error:  # what a reader's code may raise is anybody's guess
         notes = getattr(error, "__notes__", None)
         text = "\n".join([told(error), *(map(str, notes) if isinstance(notes, list) else ())])
-        return Attempt(None, text, isinstance(error, OutOfTimeError))
+        return Attempt(None, text, isinstance(error, OutOfTimeError), kept[0] if kept else None)
 
 
 def answering(fn: "Callable[[Communicator], Any]") -> "Callable[[Communicator], Any]":

@@ -10,6 +10,7 @@ import numpy as np
 
 from minitp.errors import ConfigError
 from minitp.launcher import launch
+from minitp.launcher.rescue import Rescued
 from minitp.launcher.world import script_defaults, script_ranks
 from minitp.lesson.carry import from_plain, to_plain
 from minitp.lesson.stage import mpi_ranks
@@ -26,6 +27,11 @@ _SITE = "lesson"
 _MOST_THREADS = 64
 
 
+def met_by_first(trace: Trace) -> list[Event]:
+    """What rank 0 sent, received and took part in, control messages left out."""
+    return [event for event in trace if event.rank == 0 and event.plane != "control"]
+
+
 @dataclass(frozen=True)
 class Run:
     """results: what each rank returned, in rank order; trace: all that they said to each other."""
@@ -39,7 +45,7 @@ class Run:
     @cached_property
     def events(self) -> list[Event]:
         """What rank 0 sent, received and took part in, control messages left out."""
-        return [event for event in self.trace if event.rank == 0 and event.plane != "control"]
+        return met_by_first(self.trace)
 
     @property
     def sync_points(self) -> int:
@@ -59,7 +65,8 @@ class Run:
 
 
 def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = False, values: bool = False,
-        kind: "type[Communicator] | None" = None, deadline: float | None = None) -> Run:
+        kind: "type[Communicator] | None" = None, deadline: float | None = None,
+        rescued: Rescued | None = None) -> Run:
     """fn(tp) on every rank.
 
     ranks    how many threads; under mpirun and `minitp run` the ranks are those that were started
@@ -67,6 +74,7 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
     values   also keep the arrays that the collectives saw
     kind     a class of communicators other than Communicator, as launch() takes it
     deadline seconds that all of it may take; None: no limit
+    rescued  takes the trace of a run that failed, as launch() has it
 
     ConfigError for what isn't of this kind, in every world: a lesson that runs here runs elsewhere.
     """
@@ -80,6 +88,7 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
         return recorders[rank]
 
     def on_rank(tp: "Communicator") -> Any:
+        tp.recorder.about = lambda: {"command": []}
         align_clocks(tp)
         about.update(run_info(tp, argv=[]))
         with tp.recorder.mark("run"):
@@ -91,10 +100,12 @@ def run(fn: "Callable[[Communicator], Any]", ranks: int = 4, *, threads: bool = 
 
     started = None if threads else mpi_ranks()
     if started is not None:
-        return Run(*launch(shown, world="mpi", recorder=recorder, kind=kind, run_deadline=deadline)[0])
+        return Run(*launch(shown, world="mpi", recorder=recorder, kind=kind, run_deadline=deadline,
+                           rescued=rescued)[0])
     count = ranks if threads else script_ranks() or ranks
     with script_defaults(None, None):
-        results = launch(on_rank, ranks=count, world="threads", recorder=recorder, kind=kind, run_deadline=deadline)
+        results = launch(on_rank, ranks=count, world="threads", recorder=recorder, kind=kind, run_deadline=deadline,
+                         rescued=rescued)
     return Run(results, of_threads([recorders[rank] for rank in range(count)], about))
 
 

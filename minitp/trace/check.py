@@ -18,16 +18,17 @@ _AHEAD = 200                       # how far to look for the next event that fit
 Events = Iterable[Event | Expected]
 
 
-def compare(trace: Trace, predicted: Events | Mapping[int, Events]) -> list[str]:
+def compare(trace: Trace, predicted: Events | Mapping[int, Events], *, cut_off: bool = False) -> list[str]:
     """The differences in sentences, none if the trace is what was predicted; after SHOWN of them, "and more".
 
     `predicted` holds the events of a rank in order: the same for every rank, or, as a mapping, rank → its own.
     Compared are the fields of `Expected`. Where all ranks should be the same, the first is held against the prediction
-    and the others against the first, so that a mistake common to all is said once.
+    and the others against the first, so that a mistake common to all is said once. `cut_off`: the run failed. What
+    would come behind a rank's last event isn't missed then, and what comes behind the last predicted is not compared.
     """
     recorded = recorded_by_rank(trace)
-    return _at_most(_by_rank(recorded, predicted) if isinstance(predicted, Mapping)
-                    else _all_the_same(recorded, trace.run["ranks"], _wanted(predicted)))
+    return _at_most(_by_rank(recorded, predicted, cut_off) if isinstance(predicted, Mapping)
+                    else _all_the_same(recorded, trace.run["ranks"], _wanted(predicted), cut_off))
 
 
 def recorded_by_rank(trace: Trace) -> dict[int, list[Expected]]:
@@ -39,19 +40,23 @@ def recorded_by_rank(trace: Trace) -> dict[int, list[Expected]]:
     return by_rank
 
 
-def _by_rank(recorded: Mapping[int, Sequence[Expected]], predicted: Mapping[int, Events]) -> Iterator[str]:
+def _by_rank(recorded: Mapping[int, Sequence[Expected]], predicted: Mapping[int, Events], cut_off: bool
+             ) -> Iterator[str]:
     for rank in sorted(set(recorded) | set(predicted)):
-        yield from _differences(f"rank {rank}", recorded.get(rank, []), "predicted", _wanted(predicted.get(rank, ())))
+        yield from _differences(f"rank {rank}", recorded.get(rank, []), "predicted", _wanted(predicted.get(rank, ())),
+                                cut_off)
 
 
-def _all_the_same(recorded: Mapping[int, Sequence[Expected]], ranks: int, predicted: list[Expected]) -> Iterator[str]:
-    if predicted and len(recorded) < ranks:
+def _all_the_same(recorded: Mapping[int, Sequence[Expected]], ranks: int, predicted: list[Expected], cut_off: bool
+                  ) -> Iterator[str]:
+    if predicted and len(recorded) < ranks and not cut_off:
         silent = next(rank for rank in range(ranks) if rank not in recorded)
         yield f"{ranks - len(recorded):,} of {ranks:,} ranks recorded nothing, of them rank {silent} is the first"
     if recorded:
-        first = min(recorded)
-        yield from _differences(f"rank {first}", recorded[first], "predicted", predicted)
-        yield from _between_ranks(recorded)
+        first, *others = sorted(recorded, key=lambda rank: (-len(recorded[rank]) * cut_off, rank))
+        yield from _differences(f"rank {first}", recorded[first], "predicted", predicted, cut_off)
+        for rank in others:
+            yield from _differences(f"rank {rank}", recorded[rank], f"on rank {first}", recorded[first], cut_off)
 
 
 def _expected(event: Event | Expected) -> Expected:
@@ -63,13 +68,8 @@ def _wanted(events: Iterable[Event | Expected]) -> list[Expected]:
     return [_expected(event) for event in events if event.plane != "control"]
 
 
-def _between_ranks(recorded: Mapping[int, Sequence[Expected]]) -> Iterator[str]:
-    first, *others = sorted(recorded) or [0]
-    for rank in others:
-        yield from _differences(f"rank {rank}", recorded[rank], f"on rank {first}", recorded[first])
-
-
-def _differences(who: str, have: Sequence[Expected], source: str, want: Sequence[Expected]) -> Iterator[str]:
+def _differences(who: str, have: Sequence[Expected], source: str, want: Sequence[Expected], cut_off: bool
+                 ) -> Iterator[str]:
     """Both in step; where the places differ, look a little ahead for what is missing or too much."""
     i = j = 0
     while i < len(have) and j < len(want):
@@ -84,7 +84,8 @@ def _differences(who: str, have: Sequence[Expected], source: str, want: Sequence
         else:
             yield from _one_sided(who, have[i:i + extra], i, want[j:j + missing], source)
         i, j = i + extra, j + missing
-    yield from _one_sided(who, have[i:], i, want[j:], source)
+    if not cut_off:
+        yield from _one_sided(who, have[i:], i, want[j:], source)
 
 
 def _one_sided(who: str, extra: Sequence[Expected], at: int, missing: Sequence[Expected], source: str) -> Iterator[str]:

@@ -4,24 +4,27 @@ import os
 from pathlib import Path
 from typing import Any
 
+from minitp.trace.failed import is_failed
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event
 from minitp.trace.simulated import is_simulated
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import PHASES, TextStream, dimensions, pass_name
 
+NEVER_ENDED = " (never ended)"      # behind the op of an unfinished call
 CSV_COLUMNS = (*Event._fields, "waiting", "moving")
 
 
 def chrome(trace: Trace) -> dict[str, Any]:
     """The object form of the trace event format: one process, one thread per rank, complete events.
 
-    Categories: compute, wait, move, which don't overlap; and phase, the passes that they lie in (decode 3; forward 0 ·
-    micro-batch 2). Times are µs with fractions, as the format wants; ranks are threads 0, 1, ….
+    Categories: compute, wait, move, never ended, which don't overlap; and phase, the passes that they lie in (decode 3;
+    forward 0 · micro-batch 2). Times are µs with fractions, as the format wants; ranks are threads 0, 1, ….
     """
     timeline = Timeline.of(trace)
-    simulated = " (simulated: a model, not measured)" if is_simulated(trace.run) else ""
-    made = [_named("process_name", 0, name=f"minitp {_model_name(trace)}".strip() + simulated)]
+    about = (" (simulated: a model, not measured)" * is_simulated(trace.run)
+             + " (this run failed)" * is_failed(trace.run))
+    made = [_named("process_name", 0, name=f"minitp {_model_name(trace)}".strip() + about)]
     for rank in trace.ranks:
         made += [_named("thread_name", rank, name=f"rank {rank}"), _named("thread_sort_index", rank, sort_index=rank)]
     for mark in trace.mark_rows():
@@ -42,6 +45,10 @@ def chrome(trace: Trace) -> dict[str, Any]:
             made.append(_complete(f"wait: {event.op}", "wait", event.rank, event.enter, then, args))
         name = f"{event.op}, skipped" if event.broken else event.op
         made.append(_complete(name, "move", event.rank, then, event.leave, args))
+    for call in trace.unfinished_rows():
+        args = {"site": call.site, "shape": dimensions(call.shape), "dtype": call.dtype, "phase": call.phase,
+                "step": call.step, "micro_batch": call.micro_batch, "sequence": call.sequence}
+        made.append(_complete(call.op + NEVER_ENDED, "never ended", call.rank, call.enter, call.leave, args))
     return {"traceEvents": made, "displayTimeUnit": "ns", "otherData": {"format": "made by minitp", "run": trace.run}}
 
 
@@ -61,6 +68,7 @@ def _complete(name: str, category: str, rank: int, enter: int, leave: int, args:
 
 def csv(trace: Trace, file: str | os.PathLike | TextStream) -> None:
     """One row per event under the names of the columns, then waiting and moving; ns, bytes, 1x1x576; empty is none.
+    Below them the calls that never ended: without what they would have been, and without a leave.
 
     `file` is a path or a text stream opened with newline="".
     """
@@ -73,4 +81,7 @@ def csv(trace: Trace, file: str | os.PathLike | TextStream) -> None:
     for event, waiting, moving in zip(trace, timeline.waiting.tolist(), timeline.moving.tolist(), strict=True):
         row = event._replace(shape="x".join(map(str, event.shape)), broken=int(event.broken))  # type: ignore[arg-type]
         writer.writerow((*row, waiting, moving))
+    for call in trace.unfinished_rows():
+        known = call._asdict() | {"op": call.op + NEVER_ENDED, "shape": "x".join(map(str, call.shape)), "leave": None}
+        writer.writerow([known.get(name) for name in CSV_COLUMNS])
     return None

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from minitp.trace.file import Trace
 from minitp.trace.info import run_info
 from minitp.trace.merge import joined, pack
-from minitp.trace.schema import Unfinished
-from minitp.trace.wording import duration, plain
+from minitp.trace.schema import Event, Unfinished
+from minitp.trace.wording import count, duration, plain
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
 
 _LONGEST = 2_000                   # characters of an error
+_MOST_LINES, _NAMED, _MOST_RANKS = 12, 16, 4096        # of calls told, ranks named in one, ranks looked for
 _FOLDERS = re.compile(r"(?<![\w./~\\-])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s/\\'\":]+[/\\])*([^\s/\\'\":]+)")
 
 
@@ -57,23 +58,65 @@ def failed_line(run: dict[str, Any]) -> str:
     """What every view of such a trace says first: This run failed: … ; "" where the run ended well."""
     if not is_failed(run):
         return ""
-    return f"This run failed: {plain(run['failed'], 300)}. What had ended until then is shown."
+    return f"This run failed: {plain(run['failed'], 300).rstrip('.')}. What had ended until then is shown."
+
+
+def no_whole_run(to: str) -> str:
+    """Why what needs a whole run, `to` do something with it, doesn't take one that failed."""
+    return ("this run failed, and what it recorded is cut off where its ranks were then: there is no whole run to "
+            f"{to}")
+
+
+def left_out_line(trace: Trace) -> str:
+    """What sums of a trace's times say of the calls that never ended; "" where all did."""
+    calls = len(trace.unfinished["rank"])
+    return f"The time in {count(calls, 'call')} that never ended is in none of these numbers." if calls else ""
 
 
 def waiting_lines(trace: Trace) -> list[str]:
-    """Who was in which call when a run failed: Ranks 0 and 2 were in all_reduce at mlp.down, call 1, for 0.3 s."""
-    if not is_failed(trace.run):
-        return []
+    """Who was in which call when a run failed, and who was in none:
+
+    Ranks 0 and 2 were in all_reduce at mlp.down, call 1, for 0.3 s.
+    Rank 1 was in no call; its last one was all_reduce at mlp.down, call 0.
+    """
     calls: dict[tuple[str, str, int, int | None], list[Unfinished]] = {}
-    for call in trace.unfinished_rows():
+    for call in trace.unfinished_rows() if is_failed(trace.run) else ():
         calls.setdefault((call.op, call.site, call.sequence, call.peer), []).append(call)
-    return [_waiting(list(one)) for one in calls.values()]
+    if not calls:
+        return []
+    lines = [_waiting(one) for one in calls.values()] + _elsewhere(trace)
+    more = len(lines) - _MOST_LINES
+    return lines if more <= 1 else [*lines[:_MOST_LINES], f"… and {more:,} more."]
 
 
 def _waiting(calls: list[Unfinished]) -> str:
-    first = calls[0]
-    ranks = ", ".join(str(call.rank) for call in calls)
-    who = f"Rank {ranks} was" if len(calls) == 1 else f"Ranks {' and '.join(ranks.rsplit(', ', 1))} were"
-    other = "" if first.peer is None else f" {'to' if first.op == 'send' else 'from'} rank {first.peer}"
     longest = duration(max(call.leave - call.enter for call in calls))
-    return f"{who} in {plain(first.op, 40)}{other} at {plain(first.site, 60)}, call {first.sequence}, for {longest}."
+    return f"{_ranks_were(sorted({call.rank for call in calls}))} in {_named(calls[0])}, for {longest}."
+
+
+def _elsewhere(trace: Trace) -> list[str]:
+    """The ranks that were in no call, by the last one that they had been in."""
+    inside = set(trace.unfinished["rank"].tolist())
+    others: dict[str, list[int]] = {}
+    last = {rank: number for number, (rank, check) in enumerate(
+        zip(trace.events["rank"].tolist(), trace.where(plane="control").tolist(), strict=True)) if not check}
+    for rank in range(min(trace.run["ranks"], _MOST_RANKS)):
+        if rank not in inside:
+            told = f"the last one was {_named(trace.event(last[rank]))}" if rank in last else "none had ended there"
+            others.setdefault(told, []).append(rank)
+    return [f"{_ranks_were(ranks)} in no call; {told}." for told, ranks in others.items()]
+
+
+def _named(call: Unfinished | Event) -> str:
+    """all_reduce at mlp.down, call 1; send to rank 2 at ring, call 0."""
+    to = "" if call.peer is None else f" {'to' if call.op == 'send' else 'from'} rank {call.peer}"
+    return f"{plain(call.op, 40)}{to} at {plain(call.site, 60)}, call {call.sequence}"
+
+
+def _ranks_were(ranks: list[int]) -> str:
+    """Rank 1 was; Ranks 0 and 2 were; of many only the first are named."""
+    if len(ranks) == 1:
+        return f"Rank {ranks[0]} was"
+    if len(ranks) > _NAMED:
+        return f"Ranks {', '.join(map(str, ranks[:_NAMED]))} and {len(ranks) - _NAMED:,} more were"
+    return f"Ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} were"

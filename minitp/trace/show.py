@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minitp.trace.emulated import emulated_line
+from minitp.trace.failed import failed_line, is_failed, left_out_line, waiting_lines
 from minitp.trace.file import Trace
 from minitp.trace.show_training import step_lines
 from minitp.trace.simulated import is_simulated, lane_words, simulated_line
@@ -44,7 +45,7 @@ def show(trace: Trace, *, by: str | None = None, rank: int | None = None, consol
                       sep="\n")
     for sentence, style in (*((line, "") for line in step_lines(timeline, phases, ranks)),
                             (share_line(timeline, rank), "bold"), (last_line(timeline), ""),
-                            (teaches(timeline, phases), "italic")):
+                            (left_out_line(trace), ""), (teaches(timeline, phases), "italic")):
         if sentence:
             console.print(Text(sentence, style))
 
@@ -73,6 +74,9 @@ def header(trace: Trace) -> list[Text]:
     if crowded(trace):
         lines.append(Text(f" {run['ranks']} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                           "turns, not the network. ", "bold black on yellow"))
+    if is_failed(run):
+        lines.append(Text(f" {failed_line(run)} ", "bold white on red"))
+        lines += [Text(line, "red") for line in waiting_lines(trace)]
     if broken := broken_line(trace):
         lines.append(Text(f" {broken} ", "bold white on red"))
     return [line for line in lines if line.plain]
@@ -196,6 +200,9 @@ def last_line(timeline: Timeline) -> str:
 def teaches(timeline: Timeline, phases: list[Row]) -> str:
     """One sentence that this trace supports."""
     by_name = {row.key: row for row in phases}
+    if is_failed(timeline.trace.run) and len(timeline.trace.unfinished["rank"]):
+        return ("A collective ends when all its ranks have come to it. Those that waited are healthy, as a rule: look "
+                "for the rank that was somewhere else.")
     if timeline.trace.run["ranks"] == 1:
         return ("One rank meets at the same places as many would, with nobody to wait for: run it on 2 and compare the "
                 "sync points (equal) and the waiting (not).")

@@ -146,14 +146,15 @@ class Training:
         settings, begin = self.config.train, time.perf_counter()
         self._take_counts()
         windows = self.corpus.batch(step, settings.batch, settings.tokens, settings.seed)
+        if self.group.recorder.keep_events:           # before the step: should it fail, its trace is foretold, too
+            parts = split_batch(windows, settings.micro_batches)
+            self.segments.append(Steps(step, 1, tuple(part.ids.shape for part in parts)))     # type: ignore[misc]
         result = self.learner.step(step, windows)
         seconds = time.perf_counter() - begin
         sync_points, payload = self._take_counts()
         self.activations = max(self.activations, result.activations)
         self.skipped = self.skipped + 1 if result.skipped else 0
         if self.group.recorder.keep_events:
-            parts = split_batch(windows, settings.micro_batches)
-            self.segments.append(Steps(step, 1, tuple(part.ids.shape for part in parts)))     # type: ignore[misc]
             self.losses.append(result.loss)
         return {"kind": "step", "step": step + 1, "loss": result.loss, "tokens": result.tokens,
                 "rate": self.learner.schedule.rate(step), "norm": result.norm, "skipped": result.skipped,

@@ -9,6 +9,9 @@ INK = {"light": "#31333F", "dark": "#FAFAFA"}
 GREY = "#808495"
 """What is the same on every rank, and outlines: legible on both themes."""
 
+RED = "#E5484D"
+"""The outline of what never ended: legible on both themes."""
+
 
 def rank_hue(rank: int) -> str:
     return RANK_HUES[rank % len(RANK_HUES)]

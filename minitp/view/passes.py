@@ -74,6 +74,20 @@ class Passes:
         return Spans(rank, enter, leave, before, self.numbers.owner(key[0], key[1], key[2], leave))
 
     @cached_property
+    def unfinished(self) -> np.ndarray:
+        """For each unfinished call the number of its pass, -1 where nothing of that pass has ended."""
+        lost = self.trace.unfinished
+        return self.numbers.owner(lost["phase"], lost["step"], lost["micro_batch"], lost["leave"])
+
+    @cached_property
+    def cut_off(self) -> np.ndarray:
+        """Which of the compute spans lie in a pass of which nothing but unfinished calls is known."""
+        lost = {(call.phase, call.step, call.micro_batch) for call, number in
+                zip(self.trace.unfinished_rows(), self.unfinished.tolist(), strict=True) if number < 0}
+        return np.array([(span.phase, span.step, span.micro_batch) in lost for span in self.timeline.spans], bool) & (
+            self.spans.in_pass < 0)
+
+    @cached_property
     def rows(self) -> list[Pass]:
         passes, n, events = self.numbers, len(self.numbers), self.trace.events
         ranks = max(len(self.trace.ranks), 1)

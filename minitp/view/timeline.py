@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitp.trace.columns import Table
+from minitp.trace.schema import Unfinished
 from minitp.trace.summary import arrivals
 from minitp.trace.timeline import Spent, Timeline
 from minitp.trace.wording import STEP, count, duration, plain, share
@@ -17,7 +19,10 @@ from minitp.view.steps import Steps
 MOST_BARS = 5_000                  # that a chart in a browser can take
 MOST_LANES = 32                    # ranks drawn below one another
 KINDS = ("computing", "waiting", "moving")
-COMPUTING, WAITING, MOVING = range(3)
+COMPUTING, WAITING, MOVING, ENDLESS = range(4)     # the last one: a call that never ended
+ENDLESS_WORD = "never ended"
+_MOST_ENDLESS = 200                # that are drawn, and the share of the picture's width that they have to themselves
+_EDGE = 0.3
 _IN_BETWEEN = {"prefill": "sample", "decode": "sample", "evaluate": "evaluation"}      # phases of a training run
 
 
@@ -44,8 +49,8 @@ class Block(NamedTuple):
 class Bars(NamedTuple):
     """The detail, one entry per bar; times in ns since `begin`.
 
-    event is the number of the event that the bar belongs to, or leads to (-1: its pass ends); blocks are the passes,
-    of a generation none: its passes are all of one kind.
+    event is the number of the event that the bar belongs to, or leads to; -1: its pass ends; -2 - n: call n of those
+    that never ended. blocks are the passes, of a generation none: its passes are all of one kind.
     """
     begin: int
     lanes: list[int]
@@ -95,16 +100,21 @@ def step_from(passes: Passes, first: int) -> int:
 def detail(passes: Passes, first: int, last: int) -> Bars:
     """Every compute, wait and move of the passes at index first … last, of the first MOST_LANES ranks.
 
-    More than MOST_BARS bars are thinned: the shortest are left out, with a note that says so.
+    More than MOST_BARS bars are thinned: the shortest are left out, with a note that says so. Calls that never ended
+    are drawn in their pass, or in the last one where nothing of theirs has ended; then to the right edge, however long
+    they were looked at.
     """
-    chosen = passes.work[first:last + 1]
-    begin = min((row.begin for row in chosen), default=0)
+    chosen, at_end = passes.work[first:last + 1], last + 1 >= len(passes.work)
     lanes = passes.trace.ranks[:MOST_LANES]
     wanted = np.zeros(len(passes.rows) + 1, bool)                  # the last place is for "no pass", number -1
     wanted[[row.number for row in chosen]] = True
-    spans, events, timeline = passes.spans, passes.trace.events, passes.timeline
-    mine = np.flatnonzero(wanted[spans.in_pass] & np.isin(spans.rank, lanes))
+    spans, events, timeline, lost = passes.spans, passes.trace.events, passes.timeline, passes.trace.unfinished
+    homeless = ~np.isin(passes.unfinished, [row.number for row in passes.work])
+    mine = np.flatnonzero((wanted[spans.in_pass] | (passes.cut_off & at_end)) & np.isin(spans.rank, lanes))
     met = np.flatnonzero(wanted[passes.of_event] & np.isin(events["rank"], lanes))
+    endless = np.flatnonzero((wanted[passes.unfinished] | (homeless & at_end)) & np.isin(lost["rank"], lanes))
+    begin = min((int(times.min()) for times in (spans.enter[mine], events["enter"][met], lost["enter"][endless])
+                 if len(times)), default=0)
     enter, waiting, moving = events["enter"][met], timeline.waiting[met], timeline.moving[met]
     columns = [np.concatenate(parts) for parts in (
         (spans.rank[mine], events["rank"][met], events["rank"][met]),
@@ -115,11 +125,35 @@ def detail(passes: Passes, first: int, last: int) -> Bars:
     keep, notes = _thinned(columns[3])
     if len(lanes) < len(passes.trace.ranks):
         notes.append(f"The first {len(lanes)} of {count(len(passes.trace.ranks), 'rank')} are drawn.")
-    rank, kind, start, length, event = (column[keep] for column in columns)
+    columns = [column[keep] for column in columns]
+    if len(endless):
+        columns = _to_the_edge(columns, lost, endless[:_MOST_ENDLESS], begin)
+        notes.append("Outlined in red is what never ended: it is drawn to the edge, however long it was.")
+    rank, kind, start, length, event = columns
+    until = int((start + length).max(initial=0)) if len(endless) else np.iinfo(np.int64).max
     blocks = [Block(row.name, row.phase + ("" if row.micro_batch is None else f" {row.micro_batch + 1}"), row.phase,
-                    row.begin - begin, row.end - row.begin)
+                    row.begin - begin, min(row.end - begin, until) - (row.begin - begin))
               for row in (chosen if passes.unit == "pass" else ())]
     return Bars(begin, lanes, rank, kind, start, length, event, notes, blocks)
+
+
+def _to_the_edge(columns: list[np.ndarray], lost: Table, endless: np.ndarray, begin: int) -> list[np.ndarray]:
+    """The columns of a detail, with bars for these unfinished calls: the last of their rank, for what it does while the
+    run is ended is nobody's time. But a rank that has caught the error, and goes on to other calls, is drawn so."""
+    owner, enter = lost["rank"][endless], lost["enter"][endless] - begin
+    length = (lost["leave"] - lost["enter"])[endless]
+    calls = columns[4] >= 0
+    latest = {rank: max(columns[2][calls & (columns[0] == rank)].max(initial=-1), enter[owner == rank].max())
+              for rank in set(owner.tolist())}
+    last = enter >= [latest[rank] for rank in owner.tolist()]
+    ends = dict(zip(owner[last].tolist(), enter[last].tolist(), strict=True))
+    keep = np.array([start < ends.get(rank, start + 1) for rank, start in zip(*(column.tolist() for column in (
+        columns[0], columns[2])), strict=True)], bool)
+    columns = [column[keep] for column in columns]
+    until = max(int((columns[2] + columns[3]).max(initial=0)), int(enter.max()))
+    edge = until + max(int(until * _EDGE / (1 - _EDGE)), 1) if until else int(length.max(initial=1))
+    bars = owner, np.full(len(endless), ENDLESS), enter, np.where(last, edge - enter, length), -2 - endless
+    return [np.concatenate(parts) for parts in zip(columns, bars, strict=True)]
 
 
 def _thinned(length: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -166,20 +200,37 @@ def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
     """What each bar says: who, what, how long, where; in a replay others may come last than were measured to."""
     trace, timeline = passes.trace, passes.timeline
     at = np.maximum(bars.event, 0)
-    columns: list[list[Any]] = [[plain(word, 60) for word in trace.words(name)[at].tolist()] for name in ("site", "op")]
+    columns: list[list[Any]] = [[plain(word, 60) for word in np.append(trace.words(name), "")[at].tolist()]
+                                for name in ("site", "op")]
+    calls = trace.unfinished_rows() if (bars.kind == ENDLESS).any() else []
+    lost = {(call.rank, call.enter - bars.begin): call for call in calls}
     verbs = ("computes", "waits", "moves data for")
     texts = []
-    for rank, kind, length, event, site, op in zip(bars.rank.tolist(), bars.kind.tolist(), bars.length.tolist(),
-                                                   bars.event.tolist(), *columns, strict=True):
-        where = "until its pass ends" if event < 0 else (f"until {op} at {site}" if kind == COMPUTING
-                                                         else f"in {op} at {site}")
+    for rank, kind, start, length, event, site, op in zip(
+            bars.rank.tolist(), bars.kind.tolist(), bars.start.tolist(), bars.length.tolist(), bars.event.tolist(),
+            *columns, strict=True):
+        if kind == ENDLESS:
+            texts.append(_never_ended(calls[-2 - event]))
+            continue
+        where = f"until {op} at {site}" if kind == COMPUTING else f"in {op} at {site}"
+        if event < 0:
+            then = lost.get((rank, start + length))
+            where = "until its pass ends" if then is None else f"until {plain(then.op, 60)} at {plain(then.site, 60)}"
         last = f"; rank {timeline.sync_of(event).last_rank} came last" if kind == WAITING and not modeled else ""
         texts.append(f"rank {rank} {verbs[kind]} {duration(length)} {where}{last}")
     return texts
 
 
+def _never_ended(call: Unfinished) -> str:
+    return (f"rank {call.rank} was in {plain(call.op, 60)} at {plain(call.site, 60)}, call {call.sequence}, for "
+            f"{duration(call.leave - call.enter)}: it {ENDLESS_WORD}")
+
+
 def place_in_watch(steps: Steps, event: int) -> tuple[int, int]:
-    """By what Watch knows an event: the number of its pass, and of its sync in that pass; (0, 0) where it doesn't."""
+    """By what Watch knows the event of a bar, also a call that never ended: the number of its pass, and of its sync in
+    that pass; (0, 0) where it doesn't."""
+    if event < -1:                                                 # to Watch they are events behind all others
+        event = len(steps.trace) - len(steps.trace.unfinished["rank"]) - 2 - event
     found = np.argwhere(steps.cell == event)
     if not len(found):
         return 0, 0

@@ -1,9 +1,11 @@
 """Pictures of what ran: the rounds of a collective, who waited for whom, the Watch page's player."""
 from typing import TYPE_CHECKING
 
+from minitp.lesson.attempt import Attempt
 from minitp.lesson.pictures.shown import PLAYER, display, picture
-from minitp.lesson.runs import Run
+from minitp.lesson.runs import Run, met_by_first
 from minitp.lesson.stage import in_notebook
+from minitp.trace.failed import waiting_lines
 from minitp.trace.file import Trace
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count, plain
@@ -36,15 +38,23 @@ def lanes(trace: Trace, phase: str, step: int, alt: str) -> None:
     _lanes(passes, index, index, alt)
 
 
-def timeline(run: Run) -> None:
-    """Who computed, waited and moved data when: the Timeline page's lanes, one for each rank, of a whole run."""
-    passes = Passes(Timeline.of(run.trace))
-    if not passes.work:
+def timeline(run: Run | Attempt) -> None:
+    """Who computed, waited and moved data when: the Timeline page's lanes, one for each rank, of a whole run; of one
+    that failed, up to there."""
+    if run.trace is None:
+        print("No timeline: the run has no trace.")
+        return
+    trace, passes = run.trace, Passes(Timeline.of(run.trace))
+    lost = waiting_lines(trace)
+    if not passes.work and not lost:
         print("No timeline: the ranks didn't talk to each other.")
         return
-    met = ", ".join(dict.fromkeys(f"{event.op} at {event.site}" for event in run.events))
-    _lanes(passes, 0, len(passes.work) - 1, f"A lane over time for each of {count(run.ranks, 'rank')}: computing in "
-           f"the rank's color, waiting hatched, moving dark; rank 0 met the others in {plain(met)}.")
+    met = ", ".join(dict.fromkeys(f"{event.op} at {event.site}" for event in met_by_first(trace)))
+    alt = (f"A lane over time for each of {count(trace.run['ranks'], 'rank')}: computing in the rank's color, waiting "
+           f"hatched, moving dark{f'; rank 0 met the others in {plain(met)}' * bool(met)}.")
+    if lost:
+        alt = " ".join([f"{alt} Outlined in red is what never ended.", *lost])
+    _lanes(passes, 0, len(passes.work) - 1, alt)
 
 
 def _lanes(passes: Passes, first: int, last: int, alt: str) -> None:

@@ -20,6 +20,7 @@ from minitp.plan.check.pass_times import PassCompared, passes
 from minitp.plan.machine import Machine
 from minitp.plan.modeled import Stated, modeled, stated
 from minitp.trace.check import compare, recorded_by_rank
+from minitp.trace.failed import is_failed, no_whole_run
 from minitp.trace.file import Trace
 from minitp.trace.predict import Plan, plan_from_run, predict
 from minitp.trace.schema import Expected
@@ -107,9 +108,13 @@ class Comparison:
 
 
 def comparison(trace: Trace, machine: Machine) -> Comparison:
-    """All of it. FileFormatError where the header doesn't say what was run, ConfigError for a simulated trace."""
+    """All of it. FileFormatError where the header doesn't say what was run, ConfigError for a simulated trace, and for
+    one of a run that failed."""
     if "simulated" in trace.run:
         raise ConfigError("this trace was simulated: its times are a model's, and nothing in it was measured")
+    if is_failed(trace.run):
+        raise ConfigError(no_whole_run("hold against a prediction") + ". `minitp trace check` says of its beginning "
+                          "whether it was as foretold")
     plan = plan_from_run(trace.run)
     expected = predict(plan)
     rows = tuple(of_kinds(durations(trace), machine, _counts(expected), _recorded(trace), trace.run["ranks"]))

@@ -5,8 +5,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from minitp.trace.wording import plain
-from minitp.view.colors import GREY, with_opacity
-from minitp.view.timeline import MOVING, WAITING
+from minitp.view.colors import GREY, RED, with_opacity
+from minitp.view.timeline import ENDLESS, MOVING, WAITING
 
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
@@ -22,11 +22,13 @@ def unit_for(ns: float) -> tuple[float, str]:
 
 
 def marker(kind: int, color: str, ink: str) -> dict[str, Any]:
-    """How a bar looks: COMPUTING solid, WAITING hatched, MOVING in ink, whose gray outline stays legible where the
-    theme changes and the figure isn't drawn anew."""
+    """How a bar looks: COMPUTING solid, WAITING hatched, ENDLESS too and outlined in red, MOVING in ink, whose gray
+    outline stays legible where the theme changes and the figure isn't drawn anew."""
     if kind == MOVING:
         return {"color": ink, "line": {"width": 0.5, "color": GREY}}
     pattern = {"shape": "/", "size": 5, "solidity": 0.35, "fillmode": "replace", "fgcolor": color}
+    if kind == ENDLESS:
+        return {"color": color, "line": {"width": 2, "color": RED}, "pattern": pattern | {"size": 9, "solidity": 0.15}}
     return {"color": color, "line": {"width": 0}} | ({"pattern": pattern} if kind == WAITING else {})
 
 

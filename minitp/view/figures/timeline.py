@@ -8,7 +8,7 @@ from minitp.trace.wording import STEP, duration
 from minitp.view.colors import GREY, INK, rank_hue
 from minitp.view.figures.style import laid_out, literal, marker, phase_marker, unit_for
 from minitp.view.replay import Cutting
-from minitp.view.timeline import COMPUTING, KINDS, MOVING, WAITING, Bars, Group
+from minitp.view.timeline import COMPUTING, ENDLESS, ENDLESS_WORD, KINDS, MOVING, WAITING, Bars, Group
 
 _PASSES = "passes"
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -56,12 +56,13 @@ def _name_passes(figure: go.Figure, groups: Sequence[Group], unit: str, **place:
 
 
 def lanes_figure(bars: Bars, texts: Sequence[str], *, ink: str = INK["light"]) -> go.Figure:
-    """One lane per rank: computing solid in its hue, waiting hatched, moving in ink. customdata: the event's number.
-    In training a lane above them has the passes."""
+    """One lane per rank: computing solid in its hue, waiting hatched, moving in ink, what never ended outlined in red.
+    customdata: the event's number. In training a lane above them has the passes."""
     figure = go.Figure()
     _add_lanes(figure, bars, texts, ink, *unit_for(_end(bars)))
     _add_blocks(figure, bars, ink, unit_for(_end(bars))[0])
-    laid_out(figure, 96 + 34 * (len(bars.lanes) + bool(bars.blocks)), barmode="overlay", legend=1 + bool(bars.blocks))
+    legend = 1 + bool(bars.blocks) * (1 + bool((bars.kind == ENDLESS).any()))
+    laid_out(figure, 96 + 34 * (len(bars.lanes) + bool(bars.blocks)), barmode="overlay", legend=legend)
     _name_lanes(figure, bars.lanes, unit_for(_end(bars))[1], passes=bool(bars.blocks))
     return figure
 
@@ -86,17 +87,19 @@ def _end(bars: Bars) -> float:
 
 def _add_lanes(figure: go.Figure, bars: Bars, texts: Sequence[str], ink: str, factor: float, unit: str,
                **place: int) -> None:
-    named = set() if place.get("row", 1) == 1 else set(range(len(KINDS)))
+    named = set() if place.get("row", 1) == 1 else set(range(len(KINDS) + 1))
     for rank in bars.lanes:
-        for kind, word in enumerate(KINDS):
+        for kind, word in enumerate((*KINDS, ENDLESS_WORD)):
             mine = ((bars.rank == rank) & (bars.kind == kind)).nonzero()[0]
             if not len(mine):
                 continue
+            label = {"text": [word] * len(mine), "textposition": "inside", "insidetextanchor": "middle",
+                     "insidetextfont": {"color": ink, "weight": 700}, "textangle": 0} if kind == ENDLESS else {}
             figure.add_trace(go.Bar(
                 orientation="h", y=[f"rank {rank}"] * len(mine), base=(bars.start[mine] / factor).tolist(),
                 x=(bars.length[mine] / factor).tolist(), marker=marker(kind, rank_hue(rank), ink), width=0.8,
                 name=word, legendgroup=word, showlegend=kind not in named, hoverinfo="text",
-                hovertext=[literal(texts[i]) for i in mine], customdata=bars.event[mine].tolist()), **place)
+                hovertext=[literal(texts[i]) for i in mine], customdata=bars.event[mine].tolist(), **label), **place)
             named.add(kind)
 
 
