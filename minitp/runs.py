@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import minitp
+from minitp.trace.failed import is_failed
 from minitp.trace.file import MAX_RANKS
 from minitp.trace.wording import count, plain
 
@@ -91,6 +92,8 @@ def title(run: dict[str, Any]) -> str:
     world = f"({plain(run['world'], 12)})" if isinstance(run.get("world"), str) else ""
     if placed := " ".join(filter(None, (name, on, world))):
         parts.append(placed)
+    if is_failed(run):
+        parts.append("failed")
     return " · ".join(parts)
 
 

@@ -28,7 +28,8 @@ def span(numbers: tuple[int, int]) -> str:
 
 def sync_points(found: view.Ledger) -> None:
     st.subheader("Predicted and recorded", anchor=False)
-    (st.info if found.silent else st.error if found.differences else st.success)(found.verdict)
+    (st.info if found.silent else st.error if found.differences else st.info if found.failed else st.success)(
+        found.verdict)
     if found.silent:
         st.text(found.silent)
     if found.formula:
@@ -38,7 +39,7 @@ def sync_points(found: view.Ledger) -> None:
         page.table([{
             "part": item.part, "closed form": item.form, "times": f"{item.times:,}",
             "predicted": f"{item.predicted:,}", "recorded": span(item.recorded),
-            "same": MARKS[item.recorded == (item.predicted, item.predicted)],
+            "same": MARKS[item.same(found.failed)],
             "payload": size(item.recorded_bytes[1])} for item in found.bill], key="ledger_bill")
         st.caption("Forward, loss and backward: once per micro-batch. Optimizer: once per step. L is the number of "
                    "layers.")
@@ -58,6 +59,8 @@ def times(found: view.Ledger) -> None:
     st.subheader("Where the time went", anchor=False)
     st.markdown(found.waiting)
     rows, note = found.per_site
+    if not rows:
+        return
     page.chart(sites_figure(rows, ink=page.ink()), key="ledger_sites", rows=[spent(row, "site") for row in rows],
                alt=f"Stacked bars, one per kind of site: computing before it, waiting, moving. {found.waiting}")
     passes, cut = found.per_pass

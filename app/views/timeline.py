@@ -106,7 +106,7 @@ def lanes(opened: Opened, passes: Passes, first: int, last: int) -> None:
         alt=view.lanes_alt(passes, bars, first, last))
     for note in bars.notes:
         st.caption(note)
-    if isinstance(picked, int) and picked >= 0:
+    if isinstance(picked, int) and picked != -1:                  # not a bar that leads to the end of its pass
         token, sync = view.place_in_watch(Steps.of(opened.timeline), picked)
         st.switch_page("views/watch.py", query_params={"run": opened.name, "token": str(token), "sync": str(sync)})
 

@@ -11,7 +11,7 @@ from minitp.trace.file import Trace
 from minitp.trace.info import run_info
 from minitp.trace.merge import joined, pack
 from minitp.trace.schema import Event, Unfinished
-from minitp.trace.wording import duration, plain
+from minitp.trace.wording import count, duration, plain
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -59,6 +59,18 @@ def failed_line(run: dict[str, Any]) -> str:
     if not is_failed(run):
         return ""
     return f"This run failed: {plain(run['failed'], 300).rstrip('.')}. What had ended until then is shown."
+
+
+def no_whole_run(to: str) -> str:
+    """Why what needs a whole run, `to` do something with it, doesn't take one that failed."""
+    return ("this run failed, and what it recorded is cut off where its ranks were then: there is no whole run to "
+            f"{to}")
+
+
+def left_out_line(trace: Trace) -> str:
+    """What sums of a trace's times say of the calls that never ended; "" where all did."""
+    calls = len(trace.unfinished["rank"])
+    return f"The time in {count(calls, 'call')} that never ended is in none of these numbers." if calls else ""
 
 
 def waiting_lines(trace: Trace) -> list[str]:

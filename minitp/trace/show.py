@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from minitp.trace.failed import failed_line, is_failed, waiting_lines
+from minitp.trace.emulated import emulated_line
+from minitp.trace.failed import failed_line, is_failed, left_out_line, waiting_lines
 from minitp.trace.file import Trace
 from minitp.trace.show_training import step_lines
 from minitp.trace.simulated import is_simulated, lane_words, simulated_line
@@ -44,7 +45,7 @@ def show(trace: Trace, *, by: str | None = None, rank: int | None = None, consol
                       sep="\n")
     for sentence, style in (*((line, "") for line in step_lines(timeline, phases, ranks)),
                             (share_line(timeline, rank), "bold"), (last_line(timeline), ""),
-                            (_not_in_them(trace), ""), (teaches(timeline, phases), "italic")):
+                            (left_out_line(trace), ""), (teaches(timeline, phases), "italic")):
         if sentence:
             console.print(Text(sentence, style))
 
@@ -68,6 +69,8 @@ def header(trace: Trace) -> list[Text]:
         lines += [Text(f"rank {rank}: {words}", "dim") for rank, words in enumerate(lane_words(run)[:_LANES])]
         if run["ranks"] > _LANES:
             lines.append(Text(f"… and {run['ranks'] - _LANES:,} more (--json has them all)", "dim"))
+    if emulated := emulated_line(run):
+        lines.append(Text(f" {emulated} ", "bold black on cyan"))
     if crowded(trace):
         lines.append(Text(f" {run['ranks']} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                           "turns, not the network. ", "bold black on yellow"))
@@ -192,11 +195,6 @@ def last_line(timeline: Timeline) -> str:
         return ""
     ranked = sorted(counts, key=lambda rank: -counts[rank])[:4]
     return "Last to arrive: " + ", ".join(f"rank {rank} {share(counts[rank], syncs)}" for rank in ranked) + "."
-
-
-def _not_in_them(trace: Trace) -> str:
-    calls = len(trace.unfinished["rank"])
-    return f"The time in {count(calls, 'call')} that never ended is in none of these numbers." if calls else ""
 
 
 def teaches(timeline: Timeline, phases: list[Row]) -> str:

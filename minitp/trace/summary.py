@@ -98,7 +98,8 @@ def crowded(trace: Trace) -> bool:
 
 
 def arrivals(timeline: Timeline) -> list[Sync]:
-    """Where the ranks arrive at each sync point of more than one rank, in the order of the trace.
+    """Where the ranks arrive at each sync point of more than one rank, in the order of the trace; without those that
+    never ended on some rank of a run that failed: who came last isn't known.
 
     In checked mode on MPI the ranks meet before each collective, to compare it: there they arrive, and there they wait.
     """
@@ -106,9 +107,10 @@ def arrivals(timeline: Timeline) -> list[Sync]:
     check = trace.words("reason") == CHECK
     sync_point = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES) & ~trace.events["broken"]
     calls = list(zip(*(trace.events[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
+    lost = set(zip(*(trace.unfinished[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
     checked = {calls[event]: timeline.sync_of(event) for event in np.flatnonzero(check).tolist()}
     return [checked.get(calls[sync.events[0]], sync) for sync in timeline.syncs
-            if len(sync.events) > 1 and sync_point[sync.events[0]]]
+            if len(sync.events) > 1 and sync_point[sync.events[0]] and calls[sync.events[0]] not in lost]
 
 
 def stragglers(timeline: Timeline) -> dict[int, int]:

@@ -22,6 +22,11 @@ class Item(NamedTuple):
     recorded: tuple[int, int]
     recorded_bytes: tuple[int, int]
 
+    def same(self, cut_off: bool) -> bool | None:
+        """Whether every rank met as often as predicted; None where a run that failed is cut off before it."""
+        same = self.recorded == (self.predicted, self.predicted)
+        return None if cut_off and not same and self.recorded[1] <= self.predicted else same
+
 
 class Met(NamedTuple):
     """How often the ranks met under a phase and site, and with how many bytes: the least and most of any rank."""
@@ -48,16 +53,23 @@ def bill(plan: Plan | None, recorded: Iterable[Met]) -> list[Item]:
                  *found[part]) for part, form in step_form(plan.placement, plan.recompute).items()]
 
 
-def in_words(plan: TrainingPlan) -> str:
-    """What a step meets at, and what all steps of the run came to; "" without steps."""
+def in_words(plan: TrainingPlan, cut_off: bool = False) -> str:
+    """What a step meets at, and what all steps of the run came to; "" without steps. `cut_off`: the run failed in one.
+    """
     steps = _steps(plan)
     if not steps:
         return ""
     each = [(segment.count, sync_points(plan.placement, len(segment.micro_batches), plan.recompute))
             for segment in steps]
     made, met = sum(n for n, _ in each), sum(n * points for n, points in each)
-    return (f"{step_in_words(plan.placement, len(steps[0].micro_batches), plan.recompute)} This run made "
-            f"{count(made, 'training step')}: {met:,} sync points.")
+    came_to = came_to_words(count(made, "training step"), count(met, "sync point"), cut_off)
+    return f"{step_in_words(plan.placement, len(steps[0].micro_batches), plan.recompute)} {came_to}."
+
+
+def came_to_words(passes: str, sync_points: str, cut_off: bool) -> str:
+    """This run made 3 passes: 18 sync points; of one that failed: had begun them, which would have come to these."""
+    return (f"This run had begun {passes}, which would have come to {sync_points}" if cut_off else
+            f"This run made {passes}: {sync_points}")
 
 
 def _steps(plan: Plan | None) -> Sequence[Steps]:

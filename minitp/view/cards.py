@@ -19,14 +19,16 @@ def card(title: str, text: str, sync: int, phase: int, *, cut: int | None = 1, f
 
 
 class Guide:
-    """Where in a play the tour stops: in its first decode pass if it has one, in that pass's first layer."""
+    """Where in a play the tour stops: in its first decode pass if it has one, in that pass's first layer. Of a run that
+    failed in a pass that was over, where there is one."""
 
     def __init__(self, reader: PlayReader):
         self.reader, self.model, self.ranks = reader, reader.model, reader.ranks
         phases = [reader.pass_words(i)[0] for i in range(len(reader.play["passes"]["first"]))]
         wanted = [i for name in ("decode", "prefill") for i, phase in enumerate(phases) if phase == name]
         working = [i for i, phase in enumerate(phases) if phase != "load"]
-        self.at = [*wanted, *working, 0][0]
+        cut_off = {reader.play["syncs"]["pass"][int(k)] for k in reader.play.get("never", {})}
+        self.at = [*(i for i in [*wanted, *working] if i not in cut_off), *wanted, *working, 0][0]
         self.prefill = phases.index("prefill") if "prefill" in phases else None
 
     @cached_property

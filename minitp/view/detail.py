@@ -16,8 +16,10 @@ def detail(reader: PlayReader, k: int) -> dict[str, Any]:
         "collective": op_name(sync.op) + broken, "site": sync.site, "why": sync.reason,
         "state": f"{sync.before} → {sync.after}", "shape of the whole": dimensions(sync.shape), "dtype": sync.dtype,
         "payload": f"{size(sync.payload)} (the whole array)",
-        "came last": f"rank {sync.last}",
-    } | ({"root": f"rank {sync.root}"} if sync.root >= 0 else {})
+    }
+    facts |= ({"failed": sync.failed} if sync.failed else {}) | (
+        {} if sync.never else {"came last": f"rank {sync.last}"})
+    facts |= {"root": f"rank {sync.root}"} if sync.root >= 0 else {}
     ranks = [{"rank": r, "computes": duration(sync.computing[r]), "arrives at": duration(int(sync.enter[r])),
               "waits": duration(sync.waits[r]), "moves": duration(sync.moving[r]),
               "leaves at": duration(int(sync.leave[r]))} for r in np.flatnonzero(sync.present).tolist()]

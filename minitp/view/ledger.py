@@ -17,13 +17,14 @@ import numpy as np
 from minitp.errors import FileFormatError
 from minitp.trace.check import compare
 from minitp.trace.export import chrome, csv
+from minitp.trace.failed import is_failed, left_out_line
 from minitp.trace.file import Trace
 from minitp.trace.predict import Plan, TrainingPlan, forward_pass, plan_from_run, predict
 from minitp.trace.schema import Expected
 from minitp.trace.summary import Row, summarize, sums, total, working_phases
 from minitp.trace.timeline import Timeline, codes
 from minitp.trace.wording import count, kind_of_site, plain, share
-from minitp.view.bill import Item, Met, bill, in_words
+from minitp.view.bill import Item, Met, bill, came_to_words, in_words
 from minitp.view.passes import Passes
 
 MOST_ROWS = 2_000                  # that a table on a page shows
@@ -40,14 +41,17 @@ class Line(NamedTuple):
     recorded: tuple[int, int]
     predicted_bytes: int | None
     recorded_bytes: tuple[int, int]
+    cut_off: bool = False
 
     @property
     def same(self) -> bool | None:
-        """Whether every rank recorded exactly what was predicted; None where nothing could be."""
+        """Whether every rank recorded exactly what was predicted; None where nothing could be, or where a run that
+        failed is cut off before it."""
         if self.predicted is None:
             return None
-        return (self.recorded == (self.predicted, self.predicted)
+        same = (self.recorded == (self.predicted, self.predicted)
                 and self.recorded_bytes == (self.predicted_bytes, self.predicted_bytes))
+        return None if self.cut_off and not same and self.recorded[1] <= self.predicted else same
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Ledger:
         try:
             plan = plan_from_run(trace.run)
             events = predict(plan)
-            differences = compare(trace, events)
+            differences = compare(trace, events, cut_off=is_failed(trace.run))
         except FileFormatError as error:
             silent = plain(error, 400)
         return cls(timeline, plan, silent, _lines(trace, None if silent else events), differences,
@@ -81,18 +85,34 @@ class Ledger:
         if self.silent:
             return "The closed form can't speak about this trace, so what was recorded stands alone."
         events, ranks = sum(line.predicted or 0 for line in self.lines), self.timeline.trace.run["ranks"]
+        if not self.differences and self.failed:
+            return self._of_beginning(events)
         if not self.differences:
             return (f"Predicted = recorded: all {count(events, 'event')} of each of {count(ranks, 'rank')}, in order, "
                     "with shape, dtype, states and bytes.")
         found = len(self.differences) - (self.differences[-1] == "and more")
         more = "more than " if self.differences[-1] == "and more" else ""
-        return f"This run is not what the closed form says: {more}{count(found, 'difference')}."
+        what = "What this run recorded until it failed" if self.failed else "This run"
+        return f"{what} is not what the closed form says: {more}{count(found, 'difference')}."
+
+    @property
+    def failed(self) -> bool:
+        return is_failed(self.timeline.trace.run)
+
+    def _of_beginning(self, predicted: int) -> str:
+        """The verdict on a run that failed, where all that ended was foretold."""
+        trace = self.timeline.trace
+        ended = np.bincount(trace.events["rank"][trace.words("plane") != "control"], minlength=trace.run["ranks"])
+        few, many = int(ended.min()), int(ended.max())
+        return (f"{f'{few:,} to ' * (few < many)}{many:,} of {count(predicted, 'event')} had ended on each of "
+                f"{count(trace.run['ranks'], 'rank')} when the run failed. These are as the closed form says, in "
+                "order, with shape, dtype, states and bytes.")
 
     @property
     def formula(self) -> str:
         """2L + 2 of this very model, or what a training step meets at, in words; "" without a closed form or passes."""
         if isinstance(self.plan, TrainingPlan):
-            return in_words(self.plan)
+            return in_words(self.plan, self.failed)
         if self.plan is None or not self.plan.passes:
             return ""
         each = list(forward_pass(self.plan, "decode", 0, 1))
@@ -108,10 +128,10 @@ class Ledger:
                     "ranks' best, counted as a sample.")
         made, skipped = len(each) * passes, sum(row.times for row in self.broken)
         broken = f", {skipped:,} of them skipped on purpose" if skipped else ""
+        came_to = came_to_words(count(passes, "pass"), count(made, "sync point"), self.failed)
         return (f"{general} = {per_layer} × {layers} + {spare} = {len(each)} sync points per pass: {per_layer} in each "
                 f"of {count(layers, 'layer')} ({names}), {' and '.join(outside)}. A prompt and a single token meet "
-                f"equally often; the prompt carries more bytes. This run made {count(passes, 'pass')}: "
-                f"{made:,} sync points{broken}.{exchange}")
+                f"equally often; the prompt carries more bytes. {came_to}{broken}.{exchange}")
 
     @property
     def bill(self) -> list[Item]:
@@ -123,8 +143,12 @@ class Ledger:
         """The share of waiting in words, loading apart."""
         phases = [phase for phase in working_phases(self.timeline) if phase != "load"]
         row = total(self.timeline, None, phases)
+        if not row.time:
+            return "There is no time in passes: none had begun."
+        left_out = left_out_line(self.timeline.trace)
         return (f"{share(row.waiting, row.time)} of the ranks' time in the passes was waiting for another rank, "
-                f"{share(row.moving, row.time)} moving data, {share(row.computing, row.time)} computing.")
+                f"{share(row.moving, row.time)} moving data, {share(row.computing, row.time)} computing."
+                f"{f' {left_out}' if left_out else ''}")
 
     @cached_property
     def per_phase(self) -> list[Row]:
@@ -191,7 +215,8 @@ def _lines(trace: Trace, predicted: Iterable[Expected] | None) -> list[Line]:
     for key in dict.fromkeys([*times, *recorded]):
         counts, sizes = recorded.get(key, ((0, 0), (0, 0)))
         known = predicted is not None
-        lines.append(Line(*key, times[key] if known else None, counts, payload[key] if known else None, sizes))
+        lines.append(Line(*key, times[key] if known else None, counts, payload[key] if known else None, sizes,
+                          is_failed(trace.run)))
     return lines[:MOST_ROWS]
 
 
@@ -209,14 +234,17 @@ def _recorded(trace: Trace) -> dict[_Key, tuple[tuple[int, int], tuple[int, int]
     cell = row * shape[1] + rank
     times, sizes = (np.bincount(cell, weights, minlength=shape[0] * shape[1]).reshape(shape)
                     for weights in (None, events["payload"][mine].astype(float)))
-    names = list(kinds)
-    found = {}
+    names, found = list(kinds), {}
+    silent = is_failed(trace.run) and len(present) < trace.run["ranks"]      # it would have come to it, and hasn't
     for i in np.argsort(first).tolist():
         at = first[i]
         key = (trace.strings[phase[at]], names[kind[at]], trace.strings[op[at]], trace.strings[plane[at]])
-        found[key] = (
-            (int(times[i].min()), int(times[i].max())), (int(sizes[i].min()), int(sizes[i].max())))
+        found[key] = _least_and_most(times[i], silent), _least_and_most(sizes[i], silent)
     return found
+
+
+def _least_and_most(of_ranks: np.ndarray, silent: bool) -> tuple[int, int]:
+    return 0 if silent else int(of_ranks.min()), int(of_ranks.max())
 
 
 def _apart(timeline: Timeline, chosen: np.ndarray) -> list[Apart]:

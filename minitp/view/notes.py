@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from minitp.trace.emulated import emulated_line
 from minitp.trace.simulated import is_simulated
 from minitp.trace.summary import crowded
 from minitp.trace.wording import count, duration, plain
@@ -16,6 +17,8 @@ def notes(steps: Steps, shown: Steps, window: Window, detail: str, broken: list[
     found: list[str] = []
     if not len(steps):
         found.append("This trace holds no sync point: nothing moved between ranks, so there is nothing to watch.")
+    if emulated := emulated_line(run):
+        found.append(emulated)
     if crowded(trace):
         found.append(f"{run['ranks']:,} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                      "turns, not the network.")

@@ -41,7 +41,7 @@ def calibration() -> int:
 
 def compared(trace: Trace, this: Machine | None) -> Comparison:
     """The run beside its prediction. Without a calibration only counts and bytes mean something. FileFormatError for a
-    trace whose header doesn't say what was run, ConfigError for a simulated one."""
+    trace whose header doesn't say what was run, ConfigError for a simulated one or one of a run that failed."""
     return comparison(trace, machine(STAND_IN) if this is None else this)
 
 

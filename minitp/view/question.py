@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitp.runs import training_steps
+from minitp.trace.failed import is_failed
 from minitp.trace.simulated import is_simulated
 from minitp.trace.wording import count, plain
 from minitp.train.config import OptimizerSettings, StepSettings
@@ -27,8 +28,8 @@ def precision_of(run: dict[str, Any]) -> str:
 
 def question_of(run: dict[str, Any]) -> str | None:
     """The same for runs that can be compared: model, dtype, and prompt and batch, or all that decides a training's
-    losses and its steps; None where the header doesn't say, or the run is a model's."""
-    if is_simulated(run):
+    losses and its steps; None where the header doesn't say, the run is a model's, or it failed and is cut off."""
+    if is_simulated(run) or is_failed(run):
         return None
     what, model, training = part(run, "generation"), part(run, "model"), part(run, "training")
     if training and model and type(run.get("ranks")) is int:

@@ -45,6 +45,9 @@ class SyncView:
     last: int
     among: int                     # of a predicted run: devices that meet here; 0: the ranks that are shown
     group: str                     # who they are, in words
+    never: bool                    # the run failed, and nobody gets past it
+    missing: tuple[int, ...]       # the ranks that never came to it
+    failed: str                    # who waited and who didn't come, in words; "": it ended on every rank
     begin: np.ndarray              # (ranks,)
     enter: np.ndarray
     ready: np.ndarray
@@ -97,13 +100,15 @@ class PlayReader:
         at = s["pass"][k]
         words = {name: self.word(name, k) for name in (
             "op", "site", "part", "reason", "before", "after", "dtype", "plane", "caller", "code", "group")}
-        times = self._times[k]
+        times, failed = self._times[k], self.play.get("never", {}).get(str(k), {})
         return SyncView(
             index=k, number=k - passes["first"][at] + 1, of=passes["count"][at], pass_index=at,
             phase=self.strings[passes["phase"][at]], layer=s["layer"][k],
             shape=tuple(self.play["shapes"][s["shape"][k]]), payload=s["payload"][k], root=s["root"][k],
             broken=bool(s["broken"][k]), last=s["last"][k], among=s["among"][k], begin=times[:, 0],
-            enter=times[:, 1], ready=times[:, 2], leave=times[:, 3], present=times[:, 4] > 0, **words)
+            enter=times[:, 1], ready=times[:, 2], leave=times[:, 3], present=times[:, 4] > 0,
+            never=failed.get("never", False), missing=tuple(failed.get("missing", ())), failed=failed.get("words", ""),
+            **words)
 
     def first_broken(self) -> int | None:
         """The first sync that was broken on purpose."""

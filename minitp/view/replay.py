@@ -18,6 +18,7 @@ from minitp.plan.network.collectives import MODELS, best, has_model
 from minitp.plan.simulate.engine import run
 from minitp.plan.simulate.script import Script as EventScript
 from minitp.plan.simulate.script import of_passes
+from minitp.trace.failed import is_failed, no_whole_run
 from minitp.trace.schema import MESSAGES
 from minitp.trace.wording import STEP, count, duration, plain
 from minitp.view.passes import Pass, Passes
@@ -52,6 +53,8 @@ class Replay:
 def can_replay(passes: Passes) -> str:
     """Why this run can't be replayed, in words; "" where it can."""
     trace, chosen = passes.trace, of_passes(passes.trace)
+    if is_failed(trace.run):
+        return f"{no_whole_run('replay').capitalize()}."
     if not len(chosen):
         return "This run has no passes with collectives in them: there is nothing to replay."
     unknown = [op for op in dict.fromkeys(trace.words("op")[chosen].tolist())

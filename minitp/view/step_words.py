@@ -1,6 +1,7 @@
 """What a training step learns from, as its passes show it: the words at the position shown, the step's mean loss."""
 import math
 
+from minitp.trace.failed import is_failed
 from minitp.trace.wording import plain
 from minitp.view.header import Words
 from minitp.view.steps import Steps
@@ -11,10 +12,13 @@ _TRAINING = ("forward", "backward", "optimizer")
 def losses(steps: Steps, shown: Steps) -> list[float | None]:
     """For each pass of `shown` its step's mean loss in nats a token, as the header of the run has it; None: not known.
 
-    The header's list has one number for each recorded step: where it has another length it is not believed.
+    The header's list has one number for each recorded step, of a run that failed for each that was over: where it has
+    another length it is not believed.
     """
     listed = steps.trace.run.get("losses")
     numbers = sorted({step for phase, step in _named(steps) if phase in _TRAINING and step >= 0})
+    if isinstance(listed, list) and is_failed(steps.trace.run):
+        numbers = numbers[:len(listed)]
     if not isinstance(listed, list) or len(listed) != len(numbers):
         return [None] * len(shown.passes)
     known = {step: loss for step, loss in zip(numbers, listed, strict=True)

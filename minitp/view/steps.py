@@ -1,9 +1,9 @@
 """The sync points of a trace in the order in which they happened, as columns: who came when, who was last, what waited.
 
-A sync is one collective or one message over all ranks; control messages are left out. In checked mode on MPI the ranks
-meet before each collective to compare it: there they arrive and there they wait, so that check counts as a part of its
-collective. Passes are those of `minitp.trace.passes`, one after the other; of passes that are in flight at once, each
-one's syncs lie together.
+A sync is one collective or one message over all ranks, also one that never ended since the run failed; control
+messages are left out. In checked mode on MPI the ranks meet before each collective to compare it: there they arrive and
+there they wait, so that check counts as a part of its collective. Passes are those of `minitp.trace.passes`, one after
+the other; of passes that are in flight at once, each one's syncs lie together.
 """
 from dataclasses import dataclass, fields, replace
 
@@ -13,6 +13,7 @@ from minitp.trace.file import Trace
 from minitp.trace.passes import PassNumbers
 from minitp.trace.schema import CHECK, MESSAGES
 from minitp.trace.timeline import Timeline, codes, is_root
+from minitp.view.unfinished import with_unfinished
 
 MOST_RANKS = 64                    # lanes that a picture can show
 
@@ -41,6 +42,7 @@ class Steps:
     begin    (n, ranks) when the rank began to compute towards it: the end of its event before, or of its pass's begin
     enter, ready, leave   (n, ranks) begin ≤ enter ≤ ready ≤ leave; what lies before `ready` is waiting
     last     (n,) the rank that arrived last
+    lost     (n, ranks) whether the rank's call never ended: its `leave` is when the run had failed
     root     (n,) the rank of the run that holds the data before or after; the sender of a message; -1: none
     """
     timeline: Timeline
@@ -52,6 +54,7 @@ class Steps:
     ready: np.ndarray
     leave: np.ndarray
     last: np.ndarray
+    lost: np.ndarray
     root: np.ndarray
     pass_of: np.ndarray
     passes: PassColumns
@@ -72,7 +75,7 @@ class Steps:
         stop = min(start + int(self.passes.count[chosen].sum()), start + most)
         some = slice(start, stop)
         columns = {name: getattr(self, name)[some] for name in (
-            "event", "cell", "begin", "enter", "ready", "leave", "last", "root")}
+            "event", "cell", "begin", "enter", "ready", "leave", "last", "lost", "root")}
         passes = PassColumns(*(getattr(self.passes, field.name)[chosen] for field in fields(PassColumns)))
         firsts = np.minimum(passes.first - start, stop - start)
         passes = replace(passes, first=firsts, count=np.minimum(passes.count, stop - start - firsts))
@@ -80,11 +83,12 @@ class Steps:
 
     @classmethod
     def of(cls, timeline: Timeline) -> "Steps":
+        ended, timeline = len(timeline.trace), with_unfinished(timeline)
         trace = timeline.trace
         events = trace.events
         lanes = min(int(trace.run["ranks"]), MOST_RANKS)
         numbers = PassNumbers.of(timeline)
-        number, kept = _ordered(timeline, numbers)
+        number, kept = _ordered(timeline, numbers, ended)
         n = int(number.max(initial=-1)) + 1
         arrive, waiting, checks = _arrivals(timeline, kept)
         cell = np.full((n, lanes), -1)
@@ -103,19 +107,24 @@ class Steps:
         is_control = trace.where(plane="control")
         control = int(np.bincount(events["rank"][is_control], minlength=1).max()) - int(
             np.bincount(events["rank"][checks], minlength=1).max())
-        return cls(timeline, lanes, event, cell, begin, enter, ready, leave, last, root, pass_of, passes,
+        return cls(timeline, lanes, event, cell, begin, enter, ready, leave, last, cell >= ended, root, pass_of, passes,
                    len(checks), control)
 
 
-def _ordered(timeline: Timeline, passes: PassNumbers) -> tuple[np.ndarray, np.ndarray]:
-    """For every event that isn't control: the number of its sync, by pass and first arrival; and their own numbers."""
+def _ordered(timeline: Timeline, passes: PassNumbers, ended: int) -> tuple[np.ndarray, np.ndarray]:
+    """For every event that isn't control: the number of its sync, by pass and first arrival; and their own numbers.
+
+    What never ended, the events from `ended` on, comes at the end of its pass.
+    """
     events = timeline.trace.events
     kept = np.flatnonzero(~timeline.trace.where(plane="control"))
     _, one, sync = np.unique(timeline.sync[kept], return_index=True, return_inverse=True)
     arrival = np.full(int(sync.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(arrival, sync, events["enter"][kept])
+    lost = np.zeros(len(arrival), bool)
+    lost[sync[kept >= ended]] = True
     place = np.empty(len(arrival), np.int64)
-    place[np.lexsort((arrival, passes.of_event[kept][one]))] = np.arange(len(arrival))
+    place[np.lexsort((arrival, lost, passes.of_event[kept][one]))] = np.arange(len(arrival))
     return place[sync], kept
 
 

@@ -50,7 +50,11 @@ def caption(reader: PlayReader, k: int, phase: int) -> str:
     sync = reader.sync(k)
     if not 0 <= phase <= 3:
         raise ValueError(f"a sync has the phases 0 to 3, not {phase}")
+    if sync.never and phase:
+        return (sync.failed, _never(sync), "After: nothing came after. The run failed here.")[phase - 1]
     text = (_computing, _arriving, _combining, _afterwards)[phase](reader, sync)
+    if sync.failed and phase == 3:
+        text = f"{text} {sync.failed}"
     return in_groups(text, reader.run["lanes"]) if sync.among else text
 
 
@@ -196,6 +200,13 @@ def _fixed(x: float, decimals: int) -> str:
     return f"{rounded if rounded else abs(rounded):f}".replace("-", "−")
 
 
+def _never(sync: SyncView) -> str:
+    """Of a collective that a failed run never got past."""
+    came = int(sync.present.sum())
+    return (f"{_upper(op_name(sync.op))}: never, {came} of {came + len(sync.missing)} arrived "
+            f"({sync.dtype}, payload {size(sync.payload)}).")
+
+
 # --- afterwards: what it feeds ------------------------------------------------------------------------------------
 
 
@@ -243,8 +254,9 @@ def steps(reader: PlayReader, pass_index: int) -> list[dict[str, Any]]:
 
 def _row(reader: PlayReader, sync: SyncView) -> dict[str, Any]:
     waits = ", ".join(f"rank {r}: {duration(ns)}" for r, ns in sync.waits.items() if ns > 0)
-    alone = int(sync.present.sum()) <= 1
+    alone = int(sync.present.sum()) <= 1 or sync.never
     return {"number": sync.number, "site": sync.site, "what": f"{op_name(sync.op)}: {sync.reason}",
             "shape": dimensions(sync.shape), "payload": size(sync.payload),
             "last": "–" if alone else f"rank {sync.last}", "waits": waits or "none",
-            "state": f"{sync.before} → {sync.after}" + (" (broken: skipped)" if sync.broken else "")}
+            "state": f"{sync.before} → {sync.after}" + (" (broken: skipped)" if sync.broken else "")
+                     + (" (never: the run failed)" if sync.never else "")}

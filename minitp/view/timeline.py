@@ -236,7 +236,10 @@ def lanes_alt(passes: Passes, bars: Bars, first: int, last: int) -> str:
 
 
 def place_in_watch(steps: Steps, event: int) -> tuple[int, int]:
-    """By what Watch knows an event: the number of its pass, and of its sync in that pass; (0, 0) where it doesn't."""
+    """By what Watch knows the event of a bar, also a call that never ended: the number of its pass, and of its sync in
+    that pass; (0, 0) where it doesn't."""
+    if event < -1:                                                 # to Watch they are events behind all others
+        event = len(steps.trace) - len(steps.trace.unfinished["rank"]) - 2 - event
     found = np.argwhere(steps.cell == event)
     if not len(found):
         return 0, 0

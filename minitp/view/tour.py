@@ -2,7 +2,7 @@
 
 A card that the run can't support is left out: no waiting on one rank, no numbers where none were kept.
 """
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minitp.view import tour_training as training
@@ -27,9 +27,14 @@ def tour(play: dict[str, Any]) -> list[Card]:
     phases = {reader.pass_words(i)[0] for i in range(len(reader.play["passes"]["first"]))}
     if "backward" in phases:
         trained = TrainingGuide(reader)
-        return [card for of_step in OF_STEP if (card := of_step(trained)) is not None]
+        return _of_what_ended(play, [of_step(trained) for of_step in OF_STEP])
     guide = Guide(reader)
     made: list[Callable[[Guide], Card | None]] = [
         loading, whole_matrix, by_columns, gate_and_up, by_rows, the_sum, too_late, heads, who_is_last, embedding,
         logits, beads, where_time_went, break_it]
-    return [card for make in made if (card := make(guide)) is not None]
+    return _of_what_ended(play, [make(guide) for make in made])
+
+
+def _of_what_ended(play: dict[str, Any], cards: Iterable[Card | None]) -> list[Card]:
+    """The cards that there are, but for those at a place where the run failed: it shows nothing else any more."""
+    return [card for card in cards if card is not None and str(card["sync"]) not in play.get("never", {})]

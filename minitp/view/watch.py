@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from minitp.trace.failed import failed_line, is_failed
 from minitp.trace.file import Trace
 from minitp.trace.simulated import WORLD, is_simulated
 from minitp.trace.summary import broken_sites, crowded
 from minitp.trace.timeline import Timeline
 from minitp.trace.wording import count as counted
 from minitp.trace.wording import plain
+from minitp.view.failed import never_ended
 from minitp.view.header import Words, model_of, part, placement_of, words_of
 from minitp.view.notes import notes
 from minitp.view.packing import LONGEST, Strings, base64_of
@@ -70,6 +72,8 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None,
         "layouts": layouts.table, "blob": layouts.blob.text(),
         "weights": held, "weight_blob": weight_blob.text(),
     }
+    if never := never_ended(shown):
+        made["never"] = never
     return made | {"tour": tour(made)}
 
 
@@ -121,14 +125,15 @@ def _run(steps: Steps, detail: str, shown: Window) -> dict[str, Any]:
         "embedding": "hidden" if part(run, "placement").get("embedding") == "hidden" else "vocab",
         "gathered": part(run, "generation").get("gathered") is not False,
         "broken": broken_sites(trace)[:MOST_BROKEN], "values": detail,
-        "banner": banner(run), "lanes": lanes(run)[:steps.ranks],
+        "banner": [*filter(None, [failed_line(run)]), *banner(run)], "lanes": lanes(run)[:steps.ranks],
         "window": {"first": shown.first, "count": shown.count, "of": shown.of},
     }
 
 
 def title(trace: Trace) -> str:
-    name = model_of(trace.run)["name"] or "a run"
-    return f"{name} on {counted(trace.run['ranks'], 'rank')}{', simulated' * is_simulated(trace.run)}"
+    name, run = model_of(trace.run)["name"] or "a run", trace.run
+    about = [", simulated"] * is_simulated(run) + [", failed"] * is_failed(run)
+    return f"{name} on {counted(run['ranks'], 'rank')}{''.join(about)}"
 
 
 def _passes(steps: Steps, words: Words, strings: Strings, several: bool) -> dict[str, list[int]]:

@@ -20,7 +20,7 @@ from minitp.plan.check.pass_times import PassCompared, passes
 from minitp.plan.machine import Machine
 from minitp.plan.modeled import Stated, modeled, stated
 from minitp.trace.check import compare, recorded_by_rank
-from minitp.trace.failed import failed_line, is_failed
+from minitp.trace.failed import is_failed, no_whole_run
 from minitp.trace.file import Trace
 from minitp.trace.predict import Plan, plan_from_run, predict
 from minitp.trace.schema import Expected
@@ -108,9 +108,13 @@ class Comparison:
 
 
 def comparison(trace: Trace, machine: Machine) -> Comparison:
-    """All of it. FileFormatError where the header doesn't say what was run, ConfigError for a simulated trace."""
+    """All of it. FileFormatError where the header doesn't say what was run, ConfigError for a simulated trace, and for
+    one of a run that failed."""
     if "simulated" in trace.run:
         raise ConfigError("this trace was simulated: its times are a model's, and nothing in it was measured")
+    if is_failed(trace.run):
+        raise ConfigError(no_whole_run("hold against a prediction") + ". `minitp trace check` says of its beginning "
+                          "whether it was as foretold")
     plan = plan_from_run(trace.run)
     expected = predict(plan)
     rows = tuple(of_kinds(durations(trace), machine, _counts(expected), _recorded(trace), trace.run["ranks"]))
@@ -157,8 +161,6 @@ def cached(plan: Plan) -> Iterable[str]:
 def notes(trace: Trace, machine: Machine, rows: Sequence[Compared] = ()) -> Iterable[str]:
     """What whoever compares must know: where trace and calibration differ, and what disturbed them."""
     measured, run = machine.measured, trace.run
-    if is_failed(run):
-        yield failed_line(run)
     if not measured:
         yield f"{plain(machine.name, 40)} wasn't calibrated here: its times are another machine's"
     for name in ("world", "cores", "hosts"):

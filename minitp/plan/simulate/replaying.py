@@ -15,11 +15,12 @@ from minitp.plan.simulate.queue import Queues
 from minitp.plan.simulate.result import Simulation, shares
 from minitp.plan.simulate.script import Script, of_passes
 from minitp.plan.simulate.write import header
+from minitp.trace.failed import is_failed, no_whole_run
 from minitp.trace.file import Trace
 from minitp.trace.simulated import is_simulated
 from minitp.trace.timeline import Timeline
 
-_OF_THE_MACHINE = ("cores", "ranks_per_core", "hosts", "host_of_rank", "blas_threads")
+_OF_THE_MACHINE = ("cores", "ranks_per_core", "hosts", "host_of_rank", "blas_threads", "emulated")
 """What a header says of the machine that was measured on."""
 
 
@@ -72,6 +73,8 @@ def _check(trace: Trace, machine: Machine, speed: float) -> None:
     if is_simulated(trace.run):
         raise ConfigError("this trace is a simulated one: its times are a model's, and there is nothing measured in it "
                           "to replay")
+    if is_failed(trace.run):
+        raise ConfigError(no_whole_run("replay"))
     if not 0 < speed < 1e9:
         raise ConfigError(f"ranks compute a number of times as fast as measured, above 0, not {speed:g} times")
     data = of_passes(trace)

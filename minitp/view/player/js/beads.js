@@ -1,5 +1,5 @@
 // The pass as a string of beads, one a sync point, grouped by layer. The shape tells the collective; one that was
-// skipped on purpose is crossed out.
+// skipped on purpose is crossed out, one that never ended has a dashed outline.
 
 const BEADS = {                                        // in a box of 2 × 2 around the origin
   sum: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", concat: "M-.9-.9H.9V.9H-.9Z", cut: "M-1 .85L0-1 1 .85Z",
@@ -93,9 +93,9 @@ function hang(svg, { strings, labels, nodes }, laid, model, pass) {
 
 function bead(sync, x, y, radius) {
   const node = svgElement("g", { "data-k": sync.index, transform: `translate(${x} ${y}) scale(${radius})` });
-  node.append(svgElement("title", {}, `${sync.site}: ${opName(sync.op)}${sync.broken ? ", skipped on purpose" : ""}`));
+  node.append(svgElement("title", {}, `${sync.site}: ${opName(sync.op)}${sync.broken ? ", skipped on purpose" : sync.never ? ", never ended" : ""}`));
   node.append(svgElement("path", { class: "area", d: "M-1.3-2H1.3V2H-1.3Z" }));
-  node.append(svgElement("path", { class: "bead", d: BEADS[opKind(sync.op)] || BEADS.message }));
+  node.append(svgElement("path", { class: sync.never ? "bead never" : "bead", d: BEADS[opKind(sync.op)] || BEADS.message }));
   if (sync.broken) node.append(svgElement("path", { class: "cross", d: CROSS }));
   return node;
 }

@@ -37,7 +37,11 @@ const COMBINES = {
 
 function captionOf(model, sync, phase) {
   const here = sync.times.map((row, rank) => ({ ...row, rank })).filter(row => row.present);
-  const text = [computing, arriving, combining, afterwards][phase](model, sync, here);
+  if (sync.never && phase) {
+    return [sync.failed, neverWords(sync, here.length), "After: nothing came after. The run failed here."][phase - 1];
+  }
+  const said = [computing, arriving, combining, afterwards][phase](model, sync, here);
+  const text = sync.failed && phase === 3 ? `${said} ${sync.failed}` : said;
   return sync.among ? inGroups(text, model.lanes) : text;
 }
 
@@ -92,6 +96,12 @@ function combining(model, sync, here) {
   const shape = dimensions(sync.shape), what = here.length === 1 ? `one rank alone, so ${shape} is whole already`
     : (COMBINES[sync.op] || "moves {shape} between {n} ranks").replace("{n}", here.length).replace("{shape}", shape);
   return `${name[0].toUpperCase()}${name.slice(1)}: ${what} (${payload}).${equation(model, sync)}`;
+}
+
+// Of a collective that a failed run never got past.
+function neverWords(sync, came) {
+  return `${upper(opName(sync.op))}: never, ${came} of ${came + sync.missing.length} arrived (${sync.dtype}, payload `
+    + `${size(sync.payload)}).`;
 }
 
 function combiningMany(sync, name, payload, n) {

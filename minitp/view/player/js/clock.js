@@ -7,6 +7,8 @@ const PHASE_MS = [700, 600, 600, 500];
 const SYNC_MS = PHASE_MS.reduce((sum, ms) => sum + ms, 0);
 
 // [work begins, first rank arrives, last rank arrives, last rank leaves]; never runs backwards, whatever the times say.
+// A wait that never ended may have lasted minutes, beside which nothing else could be seen: of it as much is shown as
+// the pass had taken until then.
 function moments(model, k) {
   const kept = model.moments || (model.moments = new Array(model.n));
   for (let i = kept[k] ? k : firstUnknown(model, k); i <= k; i++) {
@@ -14,7 +16,8 @@ function moments(model, k) {
     const here = sync.times.filter(row => row.present);
     const first = Math.max(begin, here.length ? Math.min(...here.map(row => row.enter)) : begin);
     const last = Math.max(first, ...here.map(row => row.enter));
-    kept[i] = [begin, first, last, Math.max(last, ...here.map(row => row.leave))];
+    const end = Math.max(last, ...here.map(row => row.leave));
+    kept[i] = [begin, first, last, sync.never ? Math.min(end, last + Math.max(last, 1)) : end];
   }
   return kept[k];
 }

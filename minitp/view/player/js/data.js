@@ -16,13 +16,21 @@ function decodePlay(play) {
   const kept = new Array(n);
   model.passes = readPasses(play.passes || {}, string, n);
   model.trains = model.passes.some(pass => TRAINING.has(pass.phase));
+  const never = typeof play.never === "object" && play.never || {};
   const tick = k => finite(((play.passes || {}).tick || [])[columns.pass[k]], 1);
-  model.sync = k => kept[k] ??= readSync(play, columns, string, k, readTimes(times, ranks, k, tick(k)), arrays(k));
+  model.sync = k => kept[k] ??= readSync(play, columns, string, k, readTimes(times, ranks, k, tick(k)), arrays(k),
+    readFailed(never[k], ranks));
   model.weight = weightArrays(play);
   return model;
 }
 
-function readSync(play, columns, string, k, times, slots) {
+// Of a run that failed: who never came to a sync, whether anybody got past it, and both in words.
+function readFailed(told, ranks) {
+  const missing = Array.isArray(told?.missing) ? told.missing.filter(rank => rank >= 0 && rank < ranks) : [];
+  return { missing, never: told?.never === true, failed: String(told?.words ?? "") };
+}
+
+function readSync(play, columns, string, k, times, slots, failed) {
   const number = (name, missing = 0) => finite((columns[name] || [])[k], missing);
   const word = name => string((columns[name] || [])[k]);
   return {
@@ -30,7 +38,7 @@ function readSync(play, columns, string, k, times, slots) {
     reason: word("reason"), before: word("before"), after: word("after"), dtype: word("dtype"), plane: word("plane"),
     shape: (play.shapes || [])[number("shape", -1)] || [], payload: number("payload"), root: number("root", -1),
     broken: number("broken") > 0, caller: word("caller"), code: word("code"), last: number("last", -1), times,
-    among: number("among"), group: word("group"),
+    among: number("among"), group: word("group"), ...failed,
     slot: (name, rank) => slots.get(`${name}/${rank}`) || null,
   };
 }

@@ -6,6 +6,7 @@ const NARROW = 900;                                    // px: below it one lane 
 function createPlayer(root, play, host) {
   const model = decodePlay(play), ending = new AbortController();
   const parts = Object.fromEntries(Array.from(root.querySelectorAll("[data-part]"), node => [node.dataset.part, node]));
+  setText(parts.banner, (model.run.banner || []).join(" "));
   if (!model.n) return emptyPlayer(root, parts, ending);
   const calm = matchMedia("(prefers-reduced-motion: reduce)"), motion = createMotion();
   let state = initialState(model), shown = state, frame = 0, later = 0, before = 0, hover = null;
@@ -27,7 +28,6 @@ function createPlayer(root, play, host) {
     theme: readTheme(root), open: openSync, pin: what => act({ type: "pin", what }),
     hover: what => { hover = what; wake(); },
   };
-  setText(parts.banner, (model.run.banner || []).join(" "));
   setText(parts.notes, (model.run.notes || []).join(" "));
   const draws = mountParts(root, parts, model, act, view);
   let scene = createScene(parts.scene, model, view);
@@ -137,7 +137,8 @@ function extraButtons(parts, model, act, host, view) {
 
 function emptyPlayer(root, parts, ending) {
   setText(parts.where, "Nothing to watch");
-  setText(parts.caption, "This run recorded no sync point: one rank alone, or a trace without collectives.");
+  setText(parts.caption, "This run recorded no sync point: one rank alone, a run that failed before anything moved, or a "
+    + "trace without collectives.");
   root.classList.add("empty");
   return { act() {}, retheme() {}, model: null, state: () => null, destroy: () => ending.abort() };
 }

@@ -112,7 +112,8 @@ function axisTitle(model, pass, isLong, from, to) {
   const numbers = `${from - pass.first + 1}–${to - pass.first + 1}`;
   const part = isLong ? ` · above: the whole pass, below: sync points ${numbers}` : "";
   const clock = model.run.world === "simulated" ? "Simulated time (a model, not measured)" : "Measured time";
-  return `${clock} of this pass, ${duration(passNs(model, pass.index))} in all${part}. Drag to scrub.`;
+  const never = model.sync(pass.first + pass.count - 1).never ? ", its last wait without an end" : "";
+  return `${clock} of this pass, ${duration(passNs(model, pass.index))} in all${never}${part}. Drag to scrub.`;
 }
 
 function sayWhere(slider, model, pass, state) {

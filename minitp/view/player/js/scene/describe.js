@@ -10,13 +10,16 @@ function describeMoment(model, state) {
   const more = ranks.length > 8 ? ` and ${counted(ranks.length - 8, "more rank")}` : "";
   const what = `${where}, ${opName(sync.op)} of ${dimensions(sync.shape)} over ${sync.among
     ? counted(sync.among, "device") : counted(ranks.length, "rank")}`;
-  return [`${what}: ${statuses}${more}.`, stageWords(sync, moment), sumWords(sync, moment)].filter(Boolean).join(" ");
+  return [`${what}: ${statuses}${more}.`, stageWords(sync, moment, state), sumWords(sync, moment)].filter(Boolean).join(" ");
 }
 
-function stageWords(sync, moment) {
+function stageWords(sync, moment, state) {
   if (moment.cut < 1) return "The whole matrices are shown, in their owners' colors, as they are cut.";
   if (sync.broken) return "The sum is skipped: each rank takes its own partial for the whole.";
   if (moment.phase === COMPUTE) return "The ranks compute.";
+  if (sync.never && state.phase >= ARRIVING) {
+    return `${moment.arrived} of ${moment.needed} have arrived. ${sync.failed}`;
+  }
   if (moment.phase === ARRIVING) return `${moment.arrived} of ${moment.needed} have arrived.`;
   if (moment.phase === COMBINE) return `All have arrived: ${opKind(sync.op)}.`;
   return sync.after ? `Afterwards it is ${sync.after}.` : "It is over.";

@@ -19,6 +19,7 @@ function lineInto(parent, kit, pieces, width) {
 /** The equation strip, or words where there is no sum or its terms aren't known: {height, frame(moment, lit)}. */
 function equationInto(parent, kit, spec, state, width, index) {
   const { ranks, sync, model } = kit;
+  if (sync.never) return { height: 64, frame: gateSentenceInto(parent, kit, spec, width, 14).frame };
   if (!isSum(spec)) {
     const unknown = model.run.values === "none" ? " This run kept no values: shapes only." : "";
     return sentenceInto(parent, kit, (spec.says ?? `${sync.reason}.`) + unknown, width);
@@ -120,6 +121,7 @@ function gateSentence(kit, spec, moment) {
 
 function gateSentenceOf(kit, spec, moment) {
   const { sync, ranks } = kit, { kind, symbol } = spec.gate;
+  if (sync.never && moment.arrived === moment.needed - sync.missing.length) return sync.failed;
   if (sync.broken) {
     return "The sum is skipped on purpose: each rank takes its own partial for the whole, so from here on the ranks "
       + "hold different numbers and the text goes wrong.";

@@ -41,8 +41,11 @@ function sceneKit(model, sync, look, level, know) {
   /** The largest magnitude of a slot over all ranks: one scale, so that hues compare. */
   kit.largest = (slot) => Math.max(0, ...[...ranks, -1].map((rank) => sync.slot(slot, rank)?.max ?? 0));
 
-  /** Whether a rank has this slot: false where others have it and it has not, null where nobody has. */
-  kit.owns = (slot, rank) => (kit.slot(slot, rank) ? true : ranks.some((r) => sync.slot(slot, r)) ? false : null);
+  /** Whether a rank has this slot: false where others have it and it has not, null where that isn't known. */
+  kit.owns = (slot, rank) => {
+    if (kit.slot(slot, rank)) return true;
+    return ranks.some((r) => sync.slot(slot, r)) && !sync.missing.includes(rank) ? false : null;
+  };
 
   /** How many query heads a rank holds, from its slice of W q; null where that isn't known. */
   kit.headCount = (rank) => {

@@ -58,9 +58,10 @@ function gateHeadingInto(parent, kit, spec, { x, y, w }) {
   return { frame({ arrived, needed, phase }) {
     const alone = needed === 1, nothing = isSum(spec) ? "nothing to add" : "nothing to join";
     const now = alone && kit.alone ? nothing : phase < COMBINE && !alone ? waits : spec.gate.word;
+    const stays = sync.never && arrived === needed - sync.missing.length;
     const came = alone && sync.among > 1 ? `${sync.among} devices`
       : alone ? "one rank alone" : `${arrived} of ${needed} arrived`;
     putText(count, fitText(sync.broken ? "skipped" : came, w, SMALL, look.font, true));
-    putText(note, fitText(sync.broken ? "nobody waits" : now, w, SMALL, look.font));
+    putText(note, fitText(sync.broken ? "nobody waits" : stays ? (spec.gate.kind === "fan" ? "never ends" : "never opens") : now, w, SMALL, look.font));
   } };
 }

@@ -79,7 +79,7 @@ function genericScene(kit) {
     stages: 1,
     columns: [{ symbol: "goes in", focus: "partial", shape: shapeWords(sync.shape), state: sync.before,
       lanes: ranks.map((rank) => (there(rank) ? data("in", rank, { state: before, stage: 0, kind: "term" })
-        : emptyBlock(kit, rank, kit.sync.among ? "elsewhere" : "takes no part", 0, 112))) }],
+        : emptyBlock(kit, rank, absentWords(sync, rank), 0, 112))) }],
     gate: { kind: GATES[sync.op] ?? "none", symbol: "y", word: opKind(sync.op), states: { before, after },
       to: ranks.filter(receives) },
     result: { symbol: "comes out", focus: "result", shape: "", state: sync.after,

@@ -8,10 +8,11 @@ const ROOTED = new Set(["scatter", "broadcast"]);
 /**
  * {ranks: [{computed, travel, arrived, wait, moving, last, there}], arrived, needed, combine, release, feed}.
  * `computed`, `travel`: 0..1. In the steps clock arrivals are equally far apart in their true order; in the measured
- * one as far as they were.
+ * one as far as they were. What never ended, since the run failed, stays as it is once those who came are there.
  */
 function momentOf(sync, state) {
-  const times = sync.times, phase = state.phase, t = clamp01(state.t);
+  const stays = sync.never && state.phase > ARRIVING, [phase, t] = stays ? [ARRIVING, 1] : [state.phase, clamp01(state.t)];
+  const times = sync.times;
   const there = times.map((time) => Boolean(time && time.present));
   const taking = times.map((_, rank) => rank).filter((rank) => there[rank]);
   const enters = taking.map((rank) => times[rank].enter);
@@ -35,7 +36,7 @@ function momentOf(sync, state) {
     };
   });
   return {
-    ranks, phase, needed: taking.length, arrived: ranks.filter((rank) => rank.arrived).length,
+    ranks, phase, needed: taking.length + sync.missing.length, arrived: ranks.filter((rank) => rank.arrived).length,
     combine: phase === COMBINE ? t : phase > COMBINE ? 1 : 0,
     release: phase === AFTER ? between(t, 0, 0.45) : 0,
     feed: phase === AFTER ? between(t, 0.45, 1) : 0,
@@ -47,10 +48,14 @@ function momentOf(sync, state) {
 const isWaiting = (sync, moment, rank) => moment.phase === ARRIVING && moment.ranks[rank].arrived && !sync.broken
   && moment.ranks[rank].wait > 0;
 
+/** Why a rank has no part in a sync. */
+const absentWords = ({ missing, among }, rank) =>
+  (missing.includes(rank) ? "never came" : among ? "elsewhere" : "takes no part");
+
 /** A rank's state in a few words. */
 function statusOf(sync, moment, rank) {
   const at = moment.ranks[rank];
-  if (!at.there) return sync.among ? "elsewhere" : "takes no part";
+  if (!at.there) return absentWords(sync, rank);
   if (at.computed < 1) return !ROOTED.has(sync.op) ? "computing" : rank === sync.root ? "reading" : "getting ready";
   if (sync.broken) return moment.phase < COMBINE ? "does not wait" : "goes on alone";
   if (moment.needed === 1) return moment.phase < AFTER ? "waits for none" : "no wait";
