@@ -18,7 +18,7 @@ def test_it_begins_where_the_run_ended(page, runs):
     app = shown(page, runs, two_tokens(CALL, CALL._replace(rank=2)).trace)
     assert any(one.value.startswith("Outlined in red is what never ended") for one in app.caption)
     told = "\n".join(one.value for one in app.text)
-    assert "One lane per rank for token 2: " in told
+    assert "One lane per rank for token 3: " in told
     assert "Ranks 0 and 2 were in all_reduce at mlp.down, call 9, for 1 s." in told
     assert app.query_params["token"] == "1"
 
