@@ -43,9 +43,39 @@ def stuck(trace):
 
 
 # %% [markdown]
-# The first two troubles you meet twice: on threads of this process, and in real jobs of 2 processes each, started by
-# `minitp run`. Processes take a second to begin, so they begin here; what became of them is told further below. (Where
-# this lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
+# ## The rank that doesn't come: a hang
+#
+# The commonest mistake is an `if` around a collective: here rank 1 has run out of data one step before the others, and
+# returns. Nothing has failed anywhere, so no rank has an error to raise.
+#
+# **Predict.** How many of the 3 ranks wait?
+
+# %%
+guess = predict("ranks that wait", None)
+
+
+# %%
+def runs_out_of_data(tp):
+    for step in range(2):
+        if tp.rank == 1 and step == 1:
+            return
+        time.sleep(0.01)                                                          # computes
+        sum_up(tp, np.ones(4))
+
+
+hang = attempt(runs_out_of_data, ranks=3, deadline=0.3)
+print(hang.error)
+waiting = next(line for line in hang.error.splitlines() if "waiting" in line)
+guess.check(len(re.findall(r"\d+", waiting.partition(":")[0])), "all but the one whose fault it is.")
+
+# %% [markdown]
+# That is the account of minitp's **watchdog**, which looks at the clock. A hang is read like this: **who waits, where,
+# and who doesn't**. The ranks that wait are the healthy ones. The culprit is the rank with another line. Calls are
+# counted from 0, so `call 1` is the second sum.
+#
+# Is it the same on real processes? Two jobs of 2 processes each, by `minitp run`, are to tell: one hangs like this, one
+# fails in another way. They take a second, so they begin here; what became of them is told further below. (Where this
+# lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
 # threads.)
 
 # %%
@@ -67,37 +97,7 @@ minitp.launch(main, deadline=0.8)
 failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
 
 # %% [markdown]
-# ## The rank that doesn't come: a hang
-#
-# The commonest mistake is an `if` around a collective: here rank 1 has run out of data one step before the others, and
-# returns. Nothing has failed anywhere, so no rank has an error to raise.
-#
-# **Predict.** How many of the 3 ranks wait?
-
-# %%
-guess = predict("ranks that wait", None)
-
-
-# %%
-def runs_out_of_data(tp):
-    for step in range(2):
-        if tp.rank == 1 and step == 1:
-            return
-        time.sleep(0.01)                                                          # computes
-        sum_up(tp, np.ones(4))
-
-
-hang = attempt(runs_out_of_data, ranks=3, deadline=0.5)
-print(hang.error)
-waiting = next(line for line in hang.error.splitlines() if "waiting" in line)
-guess.check(len(re.findall(r"\d+", waiting.partition(":")[0])), "all but the one whose fault it is.")
-
-# %% [markdown]
-# That is the account of minitp's **watchdog**, which looks at the clock. A hang is read like this: **who waits, where,
-# and who doesn't**. The ranks that wait are the healthy ones. The culprit is the rank with another line. Calls are
-# counted from 0, so `call 1` is the second sum.
-#
-# Now the same in the trace. An event is recorded when a call has ended.
+# Meanwhile, the same hang in the trace. An event is recorded when a call has ended.
 #
 # **Predict.** How many events does the trace have, all ranks together?
 
