@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from math import inf, nan
 
 import numpy as np
@@ -22,6 +21,7 @@ from minitp.plan.network.collectives import cost
 from minitp.progress import bytes_bar, steps_bar
 from minitp.trace.predict_training import Steps, TrainingPlan
 from minitp.train.compare import PHASES, finite
+from tests.until import until
 
 FEW = {"train": {"steps": 2, "batch": 3, "tokens": 8, "micro_batches": 2, "dtype": "float64"}}
 
@@ -172,8 +172,7 @@ def test_a_spinner_turns_when_all_is_read_and_the_work_goes_on():
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     with bytes_bar(console, "learning", after=0.0) as show:
         show(5, 5)
-        time.sleep(0.5)
-    assert len(set(re.findall(r"([-\\|/]) learning", console.file.getvalue()))) > 1
+        until(lambda: len(set(re.findall(r"([-\\|/]) learning", console.file.getvalue()))) > 1)
 
 
 @pytest.mark.mpi

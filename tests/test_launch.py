@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -182,6 +183,20 @@ def test_ranks_that_add_up_large_arrays_are_not_taken_for_stuck(soon_stuck, monk
     monkeypatch.setattr(launcher_threads, "_LOOK", 0.05)
     monkeypatch.setattr(threads, "_sum_in_rank_order", slow)
     assert [sums[0] for sums in minitp.launch(total, ranks=2)] == [1.0, 1.0]
+
+
+def test_ranks_that_a_busy_machine_lets_go_late_are_not_taken_for_stuck(soon_stuck):
+    """All have come, and each takes longer to look up than a stuck one would be given."""
+    @contextmanager
+    def late():
+        yield
+        time.sleep(0.5)
+
+    def main(group):
+        group.transport.idle = late
+        return total(group)[0]
+
+    assert minitp.launch(main, ranks=2) == [1.0, 1.0]
 
 
 def test_deadline_of_the_run_ends_a_rank_that_computes():

@@ -1,6 +1,7 @@
 """launch(…, rescued=…): the trace of a run that failed is handed over once, and only where a run had begun."""
 import signal
-import time
+import threading
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from minitp.comm import Partial
 from minitp.errors import CollectiveError, ConfigError, LaunchError
 from minitp.launcher import threads
 from minitp.trace import Trace
+
+ENOUGH = 0.5                           # seconds for ranks to come to where they hang, also on a busy machine
 
 
 def total(group, size=3, site="mlp.down"):
@@ -40,10 +43,18 @@ def raises(group):
     total(group)
 
 
-def leaves(group):
-    total(group)
-    if group.rank != 1:
+def leaving():
+    """What ranks do of which rank 1 returns after the first sum: once it has, the others wait for it in a second."""
+    gone: SimpleQueue[threading.Thread] = SimpleQueue()
+
+    def main(group):
         total(group)
+        if group.rank != 1:
+            gone.get(timeout=60).join()
+            return total(group)
+        for _ in range(group.size - 1):
+            gone.put(threading.current_thread())
+    return main
 
 
 def test_a_rank_raises():
@@ -54,19 +65,18 @@ def test_a_rank_raises():
     assert waiting(trace) == [(0, 1), (2, 1)]
 
 
-@pytest.mark.parametrize("options, kind, says", [({"deadline": 0.05}, CollectiveError, "rank 1 has returned"),
-                                                 ({"run_deadline": 0.05}, LaunchError, "longer than its 0.05 s")])
+@pytest.mark.parametrize("options, kind, says", [({"deadline": ENOUGH}, CollectiveError, "rank 1 has returned"),
+                                                 ({"run_deadline": ENOUGH}, LaunchError, f"than its {ENOUGH} s")])
 def test_a_rank_does_not_come(options, kind, says):
-    error, (trace,) = failed(leaves, **options)
+    error, (trace,) = failed(leaving(), **options)
     assert isinstance(error, kind) and error.__notes__[-1] == "trace 1"
     assert says in trace.run["failed"] and waiting(trace) == [(0, 1), (2, 1)]
     assert all(call.leave - call.enter > 0.03e9 for call in trace.unfinished_rows())
 
 
 def test_ranks_that_are_stuck(monkeypatch):
-    monkeypatch.setattr(threads, "_STUCK", 0.02)
-    monkeypatch.setattr(threads, "_LOOK", 0.02)
-    error, (trace,) = failed(leaves)
+    monkeypatch.setattr(threads, "_STUCK", 0.2)
+    error, (trace,) = failed(leaving())
     assert "wait for each other" in str(error) and waiting(trace) == [(0, 1), (2, 1)]
 
 
@@ -81,7 +91,7 @@ def test_a_message_that_nobody_takes():
         if group.rank == 0:
             group.send(np.ones(2), to=1, site="ring", reason="test")
 
-    _, (trace,) = failed(main, 2, run_deadline=0.05)
+    _, (trace,) = failed(main, 2, run_deadline=ENOUGH)
     (call,) = trace.unfinished_rows()
     assert (call.rank, call.op, call.peer, call.site) == (0, "send", 1, "ring")
 
@@ -93,7 +103,7 @@ def test_a_rank_that_computes_is_in_its_mark_and_in_no_call():
                 pass
             total(group)
 
-    _, (trace,) = failed(main, 2, run_deadline=0.05)
+    _, (trace,) = failed(main, 2, run_deadline=ENOUGH)
     assert waiting(trace) == [(0, 0)] and [(mark.rank, mark.step) for mark in trace.mark_rows()] == [(0, 4), (1, 4)]
 
 
@@ -117,9 +127,11 @@ def test_not_where_no_run_failed():
 
 
 def test_not_on_ctrl_c():
+    all_there = threading.Barrier(3)
+
     def main(group):
+        all_there.wait(60)
         if group.rank == 0:
-            time.sleep(0.05)
             signal.raise_signal(signal.SIGINT)
         total(group, site=f"never.{group.rank}")
 

@@ -33,6 +33,7 @@ class ThreadWorld:
         self.size, self.deadline = size, deadline
         self.met = 0                                     # meetings to which all ranks have come
         self.meeting = threading.Barrier(size, self._all_are_here)
+        self.waiting_since: list[int | None] = [None] * size       # perf_counter_ns, by rank: for another one
         self.slots: list = [None] * size
         self.calls: list[Call | None] = [None] * size
         self.returned = [False] * size
@@ -41,7 +42,10 @@ class ThreadWorld:
         self.stopped = False
 
     def _all_are_here(self) -> None:
+        """Called by the last to come, before the others are let go: from now on none of them waits for another, also
+        where a busy machine takes its time to let it go on."""
         self.met += 1
+        self.waiting_since[:] = [None] * self.size
 
     def stop(self) -> None:
         """Free every rank that waits: one has failed."""
@@ -59,7 +63,6 @@ class ThreadTransport:
         self._checked, self.patient = True, False
         self._meetings = 0                               # to which this rank has come
         self.idle: Callable[[], AbstractContextManager[None]] = nullcontext       # entered while it waits for others
-        self.waiting_since: int | None = None            # perf_counter_ns: for another rank, with nothing to do itself
 
     def announce(self, call: Call, checked: bool) -> int:
         self.shared.calls[self.rank] = call              # rides in the deposit: no extra meeting
@@ -67,7 +70,7 @@ class ThreadTransport:
         return 0
 
     def _meet(self) -> None:
-        self.waiting_since = time.perf_counter_ns()
+        self.shared.waiting_since[self.rank] = time.perf_counter_ns()
         self._meetings += 1
         try:
             with self.idle():
@@ -79,7 +82,7 @@ class ThreadTransport:
                 raise RankStoppedError from None
             raise self._nobody_came() from None
         finally:
-            self.waiting_since = None
+            self.shared.waiting_since[self.rank] = None
 
     def _nobody_came(self) -> CollectiveError:
         mine = self.shared.calls[self.rank]
@@ -212,12 +215,12 @@ class ThreadTransport:
 
     def _wait(self, look: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + self.shared.deadline
-        self.waiting_since = time.perf_counter_ns()
+        self.shared.waiting_since[self.rank] = time.perf_counter_ns()
         try:
             with self.idle():
                 self._look_until(look, give_up, what)
         finally:
-            self.waiting_since = None
+            self.shared.waiting_since[self.rank] = None
 
     def _look_until(self, look: Callable[[], bool], give_up: float, what: str) -> None:
         while not look():

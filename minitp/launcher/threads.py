@@ -106,8 +106,7 @@ class _Ranks:
         A rank inside a collective that is adding up or copying doesn't wait: large arrays take seconds.
         """
         now = time.perf_counter_ns()
-        for thread, transport in zip(self.threads, self.transports, strict=True):
-            since = transport.waiting_since
+        for thread, since in zip(self.threads, self.world.waiting_since, strict=True):
             if thread.is_alive() and (since is None or now - since < _STUCK * 1e9):
                 return None
         return self.where()

@@ -22,17 +22,17 @@ def test_every_page_holds_and_says_first_that_it_failed(page, runs, name):
     at = opened(page, runs, name)
     for view in (None, *PAGES):
         if view is not None:
-            at.switch_page(f"views/{view}.py").run(timeout=20)
+            at.switch_page(f"views/{view}.py").run()
         assert not at.exception
         assert escaped(failed_line(RUNS[name]().run)) in at.error[0].value
 
 
 def test_a_model_of_it_is_refused_in_words(page, runs):
-    at = opened(page, runs, "generation").switch_page("views/timeline.py").run(timeout=20)
+    at = opened(page, runs, "generation").switch_page("views/timeline.py").run()
     assert escaped("there is no whole run to replay") in at.info[-1].value
     at.switch_page("views/plan.py")
     at.query_params["show"] = "check"
-    at.run(timeout=20)
+    at.run()
     assert not at.exception and any("no whole run to hold against a prediction" in code.value for code in at.code)
 
 
@@ -61,7 +61,7 @@ def test_the_gate_fills_and_never_opens(watch, width):
     assert page.text_content(".banner") == " ".join(made["run"]["banner"])
     page.keyboard.press("Home")
     page.keyboard.press("Space")
-    page.wait_for_function("player.state().playing === false && player.state().phase === 3", timeout=20_000)
+    page.wait_for_function("player.state().playing === false && player.state().phase === 3")
     settle(page)
     assert "never opens" in page.text_content(".scene")
 

@@ -200,13 +200,13 @@ def test_numbers_of_numpy_are_answers():
 
 @pytest.mark.parametrize("number", ["2.2", "6.3", "A.3"])
 def test_no_answer_goes_on_for_ever(number, monkeypatch):
-    def endless(*_):
+    def forever(*_):
         while True:
             time.sleep(0.001)
 
     monkeypatch.setattr("minitp.lesson.attempt.DEADLINE", 0.1)
     monkeypatch.setattr("minitp.lesson.exercises.lesson_a.SECONDS", 0.1)
-    verdict = judged(number, endless)
+    verdict = judged(number, forever)
     assert verdict.passed is False and "longer than its 0.1 s" in verdict.words and "doesn't end" in verdict.words
 
 
@@ -247,11 +247,12 @@ def test_a_rank_that_leaves_early_is_said_to_have_returned():
     assert tried.run is None and "rank 0: has returned" in tried.error and "at a, call 0" in tried.error
 
 
-def test_an_attempt_may_have_a_deadline_and_may_exit():
-    def endless(tp):
-        while tp.rank == 1:
-            pass
+def endless(tp):
+    while tp.rank == 1:
+        pass
 
+
+def test_an_attempt_may_have_a_deadline_and_may_exit():
     assert "longer than its 0.3 s" in attempt(endless, 2, deadline=0.3).error
     assert attempt(lambda tp: sys.exit("enough"), 2).error.startswith("SystemExit: enough")
 
@@ -272,7 +273,7 @@ def test_a_rank_s_own_interrupt_is_an_answer_and_the_user_s_stops_everything(mon
     assert "KeyboardInterrupt" in judged("2.2", lambda *_: interrupted(None)).words
     monkeypatch.setattr("minitp.launcher.threads._Ranks._stuck", lambda self: interrupted(None))   # in the main thread
     with pytest.raises(KeyboardInterrupt, match="enough"):
-        attempt(lambda tp: time.sleep(0.3), 2)
+        attempt(endless, 2)
 
 
 def test_a_trace_of_threads_is_complete_and_on_one_clock():

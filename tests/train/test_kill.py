@@ -14,6 +14,7 @@ def kill(folder, world, ranks, points, seed):
     return rows
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_same_losses(tmp_path):
     rows = kill(tmp_path, "threads", (2,), 2, seed=13)           # while a checkpoint is written, and after a step
     assert any(row["in_checkpoint"] for row in rows)

@@ -167,7 +167,7 @@ def leaves(tp):
 
 
 def test_an_attempt_has_its_trace_and_a_picture(capsys):
-    hang = attempt(leaves, 3, deadline=0.1)
+    hang = attempt(leaves, 3, deadline=0.5)
     assert hang.run is None and hang.late and [call.rank for call in hang.trace.unfinished_rows()] == [0, 2]
     assert hang.trace.run["command"] == [] and "the trace" not in hang.error
     pictures.timeline(hang)
