@@ -322,11 +322,36 @@ for event in summed.trace:
 # %% [markdown]
 # ## The same on real processes
 #
-# This notebook is also a script. With MPI installed (a library for programs that run on many machines), either of these
-# runs the same cells on 4 processes:
+# This notebook is also a script, which lies beside it. As `python 01_states_and_collectives.py` it runs these cells on
+# threads, as here. With MPI installed (a library for programs that run on many machines), either of these runs them on
+# 4 processes, none of which can look into another's memory:
 #
 #     minitp run -n 4 01_states_and_collectives.py
 #     mpirun -n 4 python 01_states_and_collectives.py
+#
+# The next cells do it, once on threads and once on processes, and compare what the two print.
+#
+# **Predict.** How many lines come out differently on processes, the measured times left out?
+
+# %%
+guess = predict("lines that differ", None)
+
+# %%
+from minitp.lesson import jobs
+
+NAME = "01_states_and_collectives.py"
+threads = jobs.start_twin(NAME, "python", NAME)
+processes = jobs.start_twin(NAME, "minitp", "run", "-n", "4", NAME)
+processes.tell(first=7)
+if (here := threads.ended()) and (there := processes.ended()):
+    pairs = zip(here.out.splitlines(), there.out.splitlines(), strict=False)
+    differ = [mine for mine, other in pairs if mine != other and not mine.endswith("µs")]
+    guess.check(len(differ), f"only the one that says what the ranks are. Here it is: {differ[0]}")
+
+# %% [markdown]
+# Each of the 4 processes ran the whole script, from its first line to its last. Wherever it says `run`, a process was
+# one rank, sent what the others needed, and all got all results; rank 0 alone printed them. So there is nothing in this
+# notebook that needs threads, or one memory.
 #
 # ## Exercises
 #

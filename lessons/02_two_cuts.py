@@ -226,7 +226,7 @@ guess.check(other.payload, "the F numbers of a are summed in the middle, the D n
 # ## The same on real processes
 #
 # This notebook is also a script. With MPI installed, `minitp run -n 4 02_two_cuts.py` (or `mpirun -n 4 python
-# 02_two_cuts.py`) runs the same cells on 4 processes.
+# 02_two_cuts.py`) runs the same cells on 4 processes; lesson 01 has done so from a cell.
 #
 # ## Exercises
 #

@@ -17,7 +17,8 @@
 # A collective is a meeting: it ends when every rank has come. So most of what goes wrong on one rank the others notice
 # as one thing: they wait. MPI itself waits for ever and says nothing. Here you provoke six troubles for real, each with
 # a short deadline, and learn what each looks like from outside: what is printed, the exit code, the trace (the record
-# of every collective that a run writes). `attempt(fn, ranks=3)` is `run`, but an error ends up in its `.error`.
+# of every collective of a run). `attempt(fn, ranks=3)` is `run`, but an error ends up in its `.error`; its `.trace` is
+# there in either case: that of a run that failed ends where the run did.
 
 # %%
 import re
@@ -36,6 +37,35 @@ def sum_up(tp, x, site="mlp.down"):
     return tp.all_reduce(minitp.Partial(x, tp), site=site, reason="add the ranks' partial sums")
 
 
+def stuck(trace):
+    for call in trace.unfinished_rows():
+        print(f"trace: rank {call.rank} was in call {call.sequence}, {call.op} at {call.site}, which never ended")
+
+
+# %% [markdown]
+# The first two troubles you meet twice: on threads of this process, and in real jobs of 2 processes each, started by
+# `minitp run`. Processes take a second to begin, so they begin here; what became of them is told further below. (Where
+# this lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
+# threads.)
+
+# %%
+SCRIPT = """
+import sys
+import numpy as np
+import minitp
+
+def main(tp):
+    for step in range(2):
+        if tp.rank == 1 and step == 1:
+            if sys.argv[1] == "fail":
+                raise ValueError("line 7 of the data is not a number")
+            return
+        tp.all_reduce(minitp.Partial(np.ones(4), tp), site="mlp.down", reason="add the ranks' partial sums")
+
+minitp.launch(main, deadline=0.8)
+"""
+failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
+
 # %% [markdown]
 # ## The rank that doesn't come: a hang
 #
@@ -53,6 +83,7 @@ def runs_out_of_data(tp):
     for step in range(2):
         if tp.rank == 1 and step == 1:
             return
+        time.sleep(0.01)                                                          # computes
         sum_up(tp, np.ones(4))
 
 
@@ -66,26 +97,64 @@ guess.check(len(re.findall(r"\d+", waiting.partition(":")[0])), "all but the one
 # and who doesn't**. The ranks that wait are the healthy ones. The culprit is the rank with another line. Calls are
 # counted from 0, so `call 1` is the second sum.
 #
+# Now the same in the trace. An event is recorded when a call has ended.
+#
+# **Predict.** How many events does the trace have, all ranks together?
+
+# %%
+guess = predict("events of all ranks", None)
+
+# %%
+print(f"trace: {len(hang.trace)} events")
+stuck(hang.trace)
+guess.check(len(hang.trace), "the first sum, on each rank. The second one has begun, and never ended.")
+
+# %% tags=["measured"]
+pictures.timeline(hang)
+
+# %% [markdown]
+# One lane for each rank, time from left to right: solid is computing, hatched is waiting. Outlined in red is a call
+# that **never ended**: it has no length, so it is drawn to the edge. The lane of rank 1 just stops. **Look for the lane
+# without red.**
+#
 # ## One rank raises an error: all must end
 #
 # An exception ends one rank. The others know nothing of it and wait, as above. So minitp ends all ranks as soon as one
 # fails, and tells the error once, with the rank and the last collective.
+#
+# **Predict.** Rank 1 meets the bad line in the third step. In which call are the others when they are ended?
+
+# %%
+guess = predict("the call that the others are in", None)
+
 
 # %%
 def meets_a_bad_line(tp):
     for step in range(3):
-        sum_up(tp, np.ones(4))
-        if tp.rank == 1 and step == 1:
+        time.sleep(0.01)                                                          # reads a line
+        if tp.rank == 1 and step == 2:
             raise ValueError("line 7 of the data is not a number")
+        sum_up(tp, np.ones(4))
 
 
-print(attempt(meets_a_bad_line, ranks=3).error)
+bad = attempt(meets_a_bad_line, ranks=3)
+print(bad.error)
+stuck(bad.trace)
+guess.check(bad.trace.unfinished_rows()[0].sequence, "they have come to the third sum, which rank 1 never reaches.")
+
+# %% tags=["measured"]
+pictures.timeline(bad)
 
 # %% [markdown]
-# Threads live in one process. Are processes ended as well, and what does the shell learn of it? The next cell starts
-# two real jobs of 2 processes each by `minitp run`: the script raises an error as above, or hangs as above. (Where this
-# lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
-# threads.)
+# It is the picture of the hang: a rank that has failed and one that has returned are both in no call. What tells them
+# apart is the error, and the trace has that, too, in its header:
+
+# %%
+print(bad.trace.run["failed"])
+
+# %% [markdown]
+# Threads live in one process. Are processes ended as well, and what does the shell learn of it? The two jobs from above
+# know: their script raises such an error, or hangs.
 #
 # **Predict.** How many tracebacks does the first job print, when one of its 2 ranks raises?
 
@@ -93,22 +162,6 @@ print(attempt(meets_a_bad_line, ranks=3).error)
 guess = predict("tracebacks", None)
 
 # %%
-SCRIPT = """
-import sys
-import numpy as np
-import minitp
-
-def main(tp):
-    for step in range(2):
-        if tp.rank == 1 and step == 1:
-            if sys.argv[1] == "fail":
-                raise ValueError("line 7 of the data is not a number")
-            return
-        tp.all_reduce(minitp.Partial(np.ones(4), tp), site="mlp.down", reason="add the ranks' partial sums")
-
-minitp.launch(main, deadline=1.0)
-"""
-failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
 failing.tell()
 if ended := failing.ended():
     guess.check(ended.err.count("Traceback"), "rank 0 was ended while it waited: it has nothing to say.")
@@ -121,7 +174,10 @@ hanging.tell()
 # program, 2 for one that minitp itself reports. On processes the watchdog is a thread on every rank, which asks the
 # others where they are; `deadline` (`--deadline` of `minitp generate`) is how long a rank may wait in one collective.
 #
-# Neither run has a trace: the ranks' records are brought together at the end of a run, by collectives.
+# At the end of a run the ranks' records are brought together by collectives. After a failure that can't be done, so
+# each rank that still answers hands over its own. `minitp generate --trace FILE` and `minitp train --trace FILE` write
+# what there is, and say so. `minitp trace show FILE` says who was in which call, and the app opens the file, too. A
+# script of your own asks for the trace by `minitp.launch(…, rescued=…)`.
 #
 # ## The rank that is slow: a straggler
 #
@@ -150,8 +206,7 @@ pictures.timeline(slow)
 print(straggler_line(came_last(Timeline.of(slow.trace))))
 
 # %% [markdown]
-# One lane for each rank, time from left to right: solid is computing, hatched is waiting. The last sentence below the
-# picture names the rank that came last.
+# Nothing is red here: every call has ended. The last sentence below the picture names the rank that came last.
 
 # %%
 waited = np.zeros(slow.ranks)
@@ -197,12 +252,15 @@ for event in unchecked.run.trace:
 # costs a message for each collective and is off: `--checked` switches it on.
 
 # %%
-print(attempt(lambda tp: in_its_own_order(tp, checked=True), ranks=3).error)
+checked = attempt(lambda tp: in_its_own_order(tp, checked=True), ranks=3)
+print(checked.error)
+stuck(checked.trace)
 print()
 print(attempt(lambda tp: sum_up(tp, np.ones(4 if tp.rank == 1 else 3)), ranks=3).error)
 
 # %% [markdown]
 # The message has both sides; which of them is wrong, you know. Where there is one odd rank out, start with that one.
+# In the trace no lane is without red now: all ranks are in call 0, but not at one site.
 #
 # ## The sum that nobody takes
 #
@@ -211,11 +269,11 @@ print(attempt(lambda tp: sum_up(tp, np.ones(4 if tp.rank == 1 else 3)), ranks=3)
 # The model is the small one that comes with minitp; it has learned some English, letter by letter, and repeats itself.
 # It has 2 layers, and a pass needs 4 sums in them.
 #
-# **Predict.** The model writes 40 letters. One of the 4 sums is skipped. How many letters stay as they were, at
+# **Predict.** The model writes 20 letters. One of the 4 sums is skipped. How many letters stay as they were, at
 # their place?
 
 # %%
-guess = predict("letters at their place, of 40", None)
+guess = predict("letters at their place, of 20", None)
 
 # %%
 from minitp.checkpoint import open_checkpoint
@@ -229,7 +287,7 @@ from minitp.tokenizer import ByteTokenizer
 from minitp.weights import load_weights
 
 letters = ByteTokenizer()
-asked = Request(prompts=(tuple(letters.encode("The ")),), max_tokens=40)
+asked = Request(prompts=(tuple(letters.encode("The ")),), max_tokens=20)
 
 
 def written(tp, skipped):
@@ -294,10 +352,10 @@ refused.tell()
 #
 # | trouble | what you see | who tells | in the trace |
 # |---|---|---|---|
-# | hang | nothing, until the deadline | the watchdog: who waits where | none |
-# | error on one rank | one traceback with its rank | that rank; all are ended | none |
+# | hang | nothing, until the deadline | the watchdog: who waits where | calls that never ended; one rank has none |
+# | error on one rank | one traceback with its rank | that rank; all are ended | the same, and the error in the header |
 # | straggler | time | nobody; the timeline | waits on all ranks but one |
-# | mismatch | wrong numbers, or a hang | checked mode: both sides | sites that differ at one number |
+# | mismatch | wrong numbers, or a hang | checked mode: both sides | two sites at one number |
 # | skipped sum | wrong numbers | a comparison with one rank | a sum too few, unless marked |
 # | wrong mpirun | everything several times | minitp refuses; `minitp doctor` | of one rank |
 #

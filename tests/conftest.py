@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from minitp.errors import MinitpError
 from minitp.models import resolve
@@ -24,7 +24,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-settings.register_profile("minitp", deadline=None)       # a shared machine is slow now and then, which proves nothing
+settings.register_profile(                               # a shared machine is slow now and then, which proves nothing
+    "minitp", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("minitp")
 
 

@@ -59,6 +59,9 @@ parallelism stays inside, pipelines and data parallelism go between. A switch ad
 waits over RDMA; what hurts is software: over TCP it is {tcp}.
 
 **Not along time?** A new token has no time axis to cut; the cache behind it has.
+
+**It hangs?** Ranks that wait are healthy: look for the one that is elsewhere. `minitp trace show FILE` names it, for
+`--trace FILE` keeps what there is of a run that failed, too.
 """
 
 

@@ -4,10 +4,15 @@ Leaves rank.json and rank.npz in the folder, or rank.traceback and the end of al
 """
 import faulthandler
 import json
+import os
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 from mpi4py import MPI
 
@@ -16,22 +21,36 @@ from tests.mpi_world import write_result
 
 def main(function: str, arguments: str, folder: str, options: str) -> None:
     rank, out, chosen = MPI.COMM_WORLD.rank, Path(folder), json.loads(options)
-    with open(out / f"{rank}.stack", "w") as stack:            # a rank that hangs can't write its traceback any more
-        faulthandler.dump_traceback_later(chosen["stacks_after"], file=stack)
-        try:
-            write_result(out, rank, call(function, json.loads(arguments), chosen["checked"]))
-        except BaseException:
-            (out / f"{rank}.traceback").write_text(traceback.format_exc())
-            MPI.COMM_WORLD.Abort(1)
-        faulthandler.cancel_dump_traceback_later()
+    try:
+        body = prepared(function, json.loads(arguments), chosen["checked"])
+        with watched(out / f"{rank}.stack", chosen["seconds"]):
+            write_result(out, rank, body())
+    except BaseException:
+        (out / f"{rank}.traceback").write_text(traceback.format_exc())
+        MPI.COMM_WORLD.Abort(1)
 
 
-def call(function: str, arguments: dict, checked: bool):
+def prepared(function: str, arguments: dict, checked: bool) -> Callable[[], Any]:
+    """All that takes time before a body begins: imports, and the ranks' first meeting."""
     from minitp.comm import Communicator
     from minitp.comm.mpi import MPITransport, open_mpi_world
     module, name = function.split(":")
     body = getattr(import_module(module), name)
-    return body(Communicator(MPITransport(open_mpi_world()), checked=checked), **arguments)
+    comm = Communicator(MPITransport(open_mpi_world()), checked=checked)
+    return lambda: body(comm, **arguments)
+
+
+@contextmanager
+def watched(stack: Path, seconds: float) -> Iterator[None]:
+    """A rank that hangs can't write its traceback any more: this does, half-way, and ends the rank when time is up."""
+    end = Timer(seconds, os._exit, (1,))
+    end.daemon = True
+    with open(stack, "w") as file:
+        faulthandler.dump_traceback_later(seconds / 2, file=file)
+        end.start()
+        yield
+        end.cancel()
+        faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import pytest
 from tests.needs import missing
 
 ROOT = Path(__file__).parents[1]
+START = 60                                 # seconds that ranks may take to start: on a busy machine imports take long
 
 
 class RanksFailedError(AssertionError):
@@ -68,25 +69,29 @@ def mpiexec() -> str:
 
 
 def mpi_environment(n: int, seconds: int) -> dict[str, str]:
-    """One BLAS thread a rank, and waiting ranks that leave the core to the one they wait for."""
+    """One BLAS thread a rank, and waiting ranks that leave the core to the one they wait for. A job may take `seconds`
+    after its ranks have started."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": str(seconds), "PYTHONPATH": path,
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": str(seconds + START), "PYTHONPATH": path,
                         "MINITP_TEST_RANK": "yes"}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return env | ({"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if n > cores else {})
 
 
-def run_mpi(n: int, function: str | Callable, *, checked: bool = True, seconds: int = 60,
+def run_mpi(n: int, function: str | Callable, *, checked: bool = True, seconds: int = 120,
             env: dict[str, str] | None = None, **arguments: Any) -> list:
-    """What `function` ("package.module:name", or itself) returns on each of `n` MPI ranks; arguments are plain data."""
+    """What `function` ("package.module:name", or itself) returns on each of `n` MPI ranks; arguments are plain data.
+
+    It may take `seconds`; half-way each rank notes where it stands.
+    """
     if callable(function):
         function = f"{function.__module__}:{function.__qualname__}"
     with TemporaryDirectory(prefix="minitp-ranks-") as folder:
         command = [mpiexec(), "-n", str(n), sys.executable, "-m", "tests.mpi_runner", function,
-                   json.dumps(arguments), folder, json.dumps({"checked": checked, "stacks_after": seconds / 2})]
+                   json.dumps(arguments), folder, json.dumps({"checked": checked, "seconds": seconds})]
         try:
             ended = subprocess.run(command, env=mpi_environment(n, seconds) | (env or {}), cwd=ROOT, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds + 10)
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds + START + 10)
             code, output = ended.returncode, ended.stdout
         except subprocess.TimeoutExpired as error:
             code, output = None, (error.stdout or b"").decode(errors="replace")

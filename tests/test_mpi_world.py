@@ -48,7 +48,7 @@ def test_a_process_that_fails_ends_all(mpi):
 @pytest.mark.mpi
 def test_processes_that_hang_show_where():
     with pytest.raises(RanksFailedError, match=r"(?s)rank 0 when half the time was up:.*in waits_for_ever"):
-        World("mpi", 2)(waits_for_ever, seconds=2)
+        World("mpi", 2)(waits_for_ever, seconds=1)
 
 
 def test_shapes_are_checked_in_the_whole_suite():

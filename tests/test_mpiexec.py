@@ -29,7 +29,7 @@ def no_launcher(monkeypatch):
 
 def python(code, **variables):
     """Run `code` in a fresh interpreter."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False,
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False,
                           env=os.environ | {"PYTHONPATH": str(ROOT)} | variables)
 
 

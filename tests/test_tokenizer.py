@@ -96,13 +96,13 @@ def test_chat_writes_the_models_template(smollm2):
 @pytest.mark.smollm2
 def test_building_is_quick(metadata):
     best = min(_timed(lambda: Tokenizer.from_gguf(metadata)) for _ in range(3))
-    assert best < 0.5, "0.06 s when measured; 6 s would be a metadata array read item by item"
+    assert best < 2, "0.06 s when measured; 6 s would be a metadata array read item by item"
 
 
 def _timed(act):
-    start = time.perf_counter()
+    start = time.thread_time()
     act()
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 @pytest.mark.smollm2

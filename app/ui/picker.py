@@ -16,6 +16,7 @@ import streamlit as st
 from minitp.errors import FileFormatError
 from minitp.runs import RunFile, listed, runs_folder, samples, title
 from minitp.trace import Timeline, Trace
+from minitp.trace.emulated import emulated_line
 from minitp.trace.failed import failed_line, is_failed, waiting_lines
 from minitp.trace.simulated import is_simulated, lane_words, simulated_line
 from minitp.trace.summary import broken_sites, crowded
@@ -190,6 +191,8 @@ def _banners(trace: Trace) -> None:
         with st.expander("Who the ranks are"):
             page.table([{"rank": rank, "stands for": words} for rank, words in enumerate(lane_words(run))],
                        key="_lanes")
+    if emulated := emulated_line(run):
+        st.warning(f"**{emulated}**", icon=":material/slow_motion_video:")
     if crowded(trace):
         st.warning(f"**{count(run['ranks'], 'rank')} shared {count(run['cores'], 'core')} in this run: its waits show "
                    "the scheduler taking turns, not a network.**", icon=":material/groups:")

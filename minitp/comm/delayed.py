@@ -2,6 +2,8 @@
 
     group.delay = 0.002                                  # from now on, on this rank: set it on all of them
 
+A trace of such a run says so in its header (minitp.trace.emulated), and views of its times do.
+
 A collective of the world counts as one message, whatever lies inside it. One that is built from messages
 (minitp.comm.algorithms) waits once for each of its rounds, so Hockney's α · rounds can be measured. Control messages
 are the program's own and stay as quick as they are.
@@ -53,7 +55,9 @@ class DelayedCommunicator(Communicator):
         """`move`, and the delay after it: not before, or a rank that comes early would have waited it out already."""
         def moved() -> Any:
             result = move()
-            if self._delay and plane != "control":
-                time.sleep(self._delay)
+            if plane != "control":
+                self.recorder.delays.add(self._delay)
+                if self._delay:
+                    time.sleep(self._delay)
             return result
         return moved

@@ -193,7 +193,7 @@ class Job:
             self._leave_to_others(2.0)              # an error of its own is told by now
         else:
             self._rescue(failure.short, bool(failure.alike), code)
-        time.sleep(0.1)                             # let the others, if they differ, speak too
+        time.sleep(0.1 if len(same) == len(failed) else 0.5)           # let the others, if they differ, speak too
         self.abort(code)
 
     def abort(self, code: int) -> NoReturn:

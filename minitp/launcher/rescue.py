@@ -26,9 +26,13 @@ def written_to(path: str | None) -> Rescued | None:
 
 
 def recording_of(group: "Communicator | None") -> str | None:
-    """What the rank of this communicator has recorded, packed; None where it hasn't begun."""
+    """What the rank of this communicator has recorded, packed; None where it hasn't begun, or where that can't be: the
+    run has failed of something else, which is to be told."""
     from minitp.trace.failed import recorded_so_far
-    return None if group is None else recorded_so_far(group)
+    try:
+        return None if group is None else recorded_so_far(group)
+    except Exception:
+        return None
 
 
 def handed_over(rescued: Rescued, group: "Communicator", parts: Sequence[str | None], why: str, refusal: bool) -> str:

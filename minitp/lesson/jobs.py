@@ -3,6 +3,8 @@
     job = start(script, "minitp", "run", "-n", "2", "trouble.py")     # goes on while the lesson does
     job.tell()                                                        # waits for its end
 
+    job = start_twin("02_two_cuts.py", "minitp", "run", "-n", "4", "02_two_cuts.py")     # the script beside a notebook
+
 Under mpirun nothing is started: a job of ranks inside a rank of another is no place to learn from.
 """
 import os
@@ -21,7 +23,8 @@ from minitp.environment import plain_environment
 from minitp.errors import LaunchError
 from minitp.launcher.child import GRACE, apart
 from minitp.launcher.mpiexec import find_mpiexec, no_mpi
-from minitp.lesson.stage import mpi_ranks
+from minitp.lesson.stage import in_notebook, mpi_ranks
+from minitp.trace.wording import count
 
 SECONDS = 60.0                       # after which a job is ended, whatever it does
 _NAMES = {"openmpi": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), "mpich": ("PMI_RANK", "PMI_SIZE")}
@@ -59,14 +62,17 @@ class Job:
             self._folder.cleanup()
         return self._ended
 
-    def tell(self) -> None:
-        """Print the command, what came of it, and the exit code."""
+    def tell(self, first: int | None = None) -> None:
+        """Print the command, what it printed (of stdout only the `first` lines; None: all), and the exit code."""
         print(f"$ {self.words}")
         ended = self.ended()
         if ended is None:
             print(f"(left out: {self.left_out})")
-        else:
-            print(f"{ended.out}{ended.err}[exit code {ended.code}]")
+            return
+        lines = ended.out.splitlines(keepends=True)
+        shown = lines[:first]
+        more = f"… and {count(len(lines) - len(shown), 'more line')}\n" if len(shown) < len(lines) else ""
+        print(f"{''.join(shown)}{more}{ended.err}[exit code {ended.code}]")
 
 
 def _put_an_end_to(process: "subprocess.Popen[str]") -> tuple[str, str]:
@@ -88,15 +94,31 @@ def start(script: str, *words: str, environment: Mapping[str, str] | None = None
     `environment` is added to this process's. No launcher's variables are inherited. needs_mpi: where there is no MPI
     the job is left out.
     """
-    folder = TemporaryDirectory(prefix="minitp-lesson-")
-    process, left_out = None, _left_out(needs_mpi)
+    return _started({"trouble.py": script}, words, environment or {}, _left_out(needs_mpi))
+
+
+def start_twin(file: str, *words: str) -> Job:
+    """From a notebook, run `words` in a new folder that has a copy of the script `file`, which lies beside it.
+
+    Left out without an MPI, or without the file; and in the script itself, which would start itself forever.
+    """
+    if not in_notebook():
+        return _started({}, words, {}, f"this is {file} itself, which its notebook starts here")
+    if not Path(file).is_file():
+        return _started({}, words, {}, f"there is no {file} beside this notebook; `minitp lessons` brings both")
+    return _started({file: Path(file).read_text("utf-8")}, words, {}, _left_out(needs_mpi=True))
+
+
+def _started(files: Mapping[str, str], words: tuple[str, ...], environment: Mapping[str, str], left_out: str) -> Job:
+    folder, process = TemporaryDirectory(prefix="minitp-lesson-"), None
     if not left_out:
-        Path(folder.name, "trouble.py").write_text(script, encoding="utf-8")
+        for name, text in files.items():
+            Path(folder.name, name).write_text(text, encoding="utf-8")
         program = ["-m", "minitp", *words[1:]] if words[0] == "minitp" else list(words[1:])
-        process = subprocess.Popen([sys.executable, *program], cwd=folder.name, env=_environment(environment or {}),
+        process = subprocess.Popen([sys.executable, *program], cwd=folder.name, env=_environment(environment),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    encoding="utf-8", errors="replace", **apart())
-    set_here = "".join(f"{name}={value} " for name, value in (environment or {}).items())
+    set_here = "".join(f"{name}={value} " for name, value in environment.items())
     return Job(process, set_here + " ".join(words), folder, left_out)
 
 

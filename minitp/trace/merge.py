@@ -16,6 +16,7 @@ import numpy as np
 
 from minitp.cut import Cut
 from minitp.errors import CollectiveError
+from minitp.trace.emulated import emulated_part
 from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.kept import once
@@ -109,6 +110,7 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     traces = [_shifted(Trace.from_plain(one["trace"]), 0 if base is None else base - zero)
               for one, base in zip(packed, bases, strict=True)]
     run = run | next((one["about"] for one in packed if one["about"]), {})
+    run = run | emulated_part([delay for one in packed for delay in one["facts"]["delays"]])
     if None not in parts:
         run = complete_info(run, [one["facts"] for one in packed])
     trace = Trace.join(traces, run, {"offset_ns": list(clock.offset_ns), "error_ns": list(clock.error_ns)})
@@ -133,7 +135,7 @@ def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: 
                      weights=[(of, as_plain(copy) or {}) for of, copy in recorder.weights],
                      run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
-    facts = local_facts() | ({} if held is None else {"held": dict(held)})
+    facts = local_facts() | {"delays": sorted(recorder.delays)} | ({} if held is None else {"held": dict(held)})
     return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain(), "about": dict(about or {})})
 
 

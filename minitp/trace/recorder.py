@@ -41,6 +41,7 @@ class Recorder:
         self.clock: Clock | None = None
         self.events: list[Event] = []
         self.marks: list[Mark] = []
+        self.delays: set[float] = set()               # seconds by which an emulated link held up messages
         self.unfinished: list[Unfinished] = []        # calls that failed
         self.about: Callable[[], dict[str, Any]] = dict        # what the header is to say, should the run fail
         self._open: list[Mark] = []                   # marks that haven't ended, outer first; `leave` means nothing yet

@@ -73,6 +73,10 @@ A run that has `simulated` in `run` was never run: its times are a model's (`min
 the `machine` and how many `devices` it has to do with, and gives for each rank of the file in `ranks` which `device` it
 is, where that one stands in the mesh, and how many it `stands_for`. Views must say so (`minitp.trace.simulated`).
 
+A run over a link that was made slower on purpose has `emulated` in `run`: its `delay` has the least and the most, in
+seconds, that a collective or message of the planes data and sample was held up. Views of times must say so
+(`minitp.trace.emulated`).
+
 A run that failed has `failed` in `run`: its error, as it was told. Its events are those that ended until then, of the
 ranks that could still be asked: one rank may have more of them than another, and the last pass is cut off
 (`minitp.trace.failed`).

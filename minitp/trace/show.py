@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from minitp.trace.emulated import emulated_line
 from minitp.trace.failed import failed_line, is_failed, left_out_line, waiting_lines
 from minitp.trace.file import Trace
 from minitp.trace.show_training import step_lines
@@ -68,6 +69,8 @@ def header(trace: Trace) -> list[Text]:
         lines += [Text(f"rank {rank}: {words}", "dim") for rank, words in enumerate(lane_words(run)[:_LANES])]
         if run["ranks"] > _LANES:
             lines.append(Text(f"… and {run['ranks'] - _LANES:,} more (--json has them all)", "dim"))
+    if emulated := emulated_line(run):
+        lines.append(Text(f" {emulated} ", "bold black on cyan"))
     if crowded(trace):
         lines.append(Text(f" {run['ranks']} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                           "turns, not the network. ", "bold black on yellow"))

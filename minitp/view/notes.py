@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from minitp.trace.emulated import emulated_line
 from minitp.trace.simulated import is_simulated
 from minitp.trace.summary import crowded
 from minitp.trace.wording import count, duration, plain
@@ -20,6 +21,8 @@ def notes(steps: Steps, shown: Steps, window: Window, detail: str, broken: list[
         found.append("The run failed at the last sync points of these passes: the key End leads there.")
     elif steps.lost.any():
         found.append("Where the run failed is behind these passes.")
+    if emulated := emulated_line(run):
+        found.append(emulated)
     if crowded(trace):
         found.append(f"{run['ranks']:,} ranks share {count(run['cores'], 'core')}: waits show the scheduler taking "
                      "turns, not the network.")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitp.trace.columns import Table
+from minitp.trace.file import Trace
 from minitp.trace.schema import Unfinished
 from minitp.trace.summary import arrivals
 from minitp.trace.timeline import Spent, Timeline
@@ -101,10 +101,10 @@ def detail(passes: Passes, first: int, last: int) -> Bars:
     """Every compute, wait and move of the passes at index first … last, of the first MOST_LANES ranks.
 
     More than MOST_BARS bars are thinned: the shortest are left out, with a note that says so. Calls that never ended
-    are drawn in their pass, or in the last one where nothing of theirs has ended; then to the right edge, however long
-    they were looked at.
+    are drawn in their pass, or in the last one where nothing of theirs has ended, and to the right edge, however long
+    they were. Without any pass it is all that there is, loading too.
     """
-    chosen, at_end = passes.work[first:last + 1], last + 1 >= len(passes.work)
+    chosen, at_end = passes.work[first:last + 1] if passes.work else passes.rows, last + 1 >= len(passes.work)
     lanes = passes.trace.ranks[:MOST_LANES]
     wanted = np.zeros(len(passes.rows) + 1, bool)                  # the last place is for "no pass", number -1
     wanted[[row.number for row in chosen]] = True
@@ -122,12 +122,13 @@ def detail(passes: Passes, first: int, last: int) -> Bars:
         (spans.enter[mine] - begin, enter - begin, enter + waiting - begin),
         (spans.leave[mine] - spans.enter[mine], waiting, moving),
         (spans.before[mine], met, met))]
-    keep, notes = _thinned(columns[3])
+    endless = endless[:_MOST_ENDLESS]
+    keep, notes = _thinned(columns[3], MOST_BARS - len(endless))
     if len(lanes) < len(passes.trace.ranks):
         notes.append(f"The first {len(lanes)} of {count(len(passes.trace.ranks), 'rank')} are drawn.")
     columns = [column[keep] for column in columns]
     if len(endless):
-        columns = _to_the_edge(columns, lost, endless[:_MOST_ENDLESS], begin)
+        columns = _to_the_edge(columns, passes.trace, endless, begin)
         notes.append("Outlined in red is what never ended: it is drawn to the edge, however long it was.")
     rank, kind, start, length, event = columns
     until = int((start + length).max(initial=0)) if len(endless) else np.iinfo(np.int64).max
@@ -137,32 +138,31 @@ def detail(passes: Passes, first: int, last: int) -> Bars:
     return Bars(begin, lanes, rank, kind, start, length, event, notes, blocks)
 
 
-def _to_the_edge(columns: list[np.ndarray], lost: Table, endless: np.ndarray, begin: int) -> list[np.ndarray]:
-    """The columns of a detail, with bars for these unfinished calls: the last of their rank, for what it does while the
-    run is ended is nobody's time. But a rank that has caught the error, and goes on to other calls, is drawn so."""
-    owner, enter = lost["rank"][endless], lost["enter"][endless] - begin
-    length = (lost["leave"] - lost["enter"])[endless]
-    calls = columns[4] >= 0
-    latest = {rank: max(columns[2][calls & (columns[0] == rank)].max(initial=-1), enter[owner == rank].max())
-              for rank in set(owner.tolist())}
-    last = enter >= [latest[rank] for rank in owner.tolist()]
-    ends = dict(zip(owner[last].tolist(), enter[last].tolist(), strict=True))
-    keep = np.array([start < ends.get(rank, start + 1) for rank, start in zip(*(column.tolist() for column in (
-        columns[0], columns[2])), strict=True)], bool)
-    columns = [column[keep] for column in columns]
-    until = max(int((columns[2] + columns[3]).max(initial=0)), int(enter.max()))
-    edge = until + max(int(until * _EDGE / (1 - _EDGE)), 1) if until else int(length.max(initial=1))
-    bars = owner, np.full(len(endless), ENDLESS), enter, np.where(last, edge - enter, length), -2 - endless
-    return [np.concatenate(parts) for parts in zip(columns, bars, strict=True)]
+def _to_the_edge(columns: list[np.ndarray], trace: Trace, endless: np.ndarray, begin: int) -> list[np.ndarray]:
+    """The columns of a detail, with bars for these unfinished calls. Each is the last bar of its rank, for what that
+    does while the run is ended is left out; but a rank that has caught the error, and goes on to other calls, is drawn
+    so."""
+    lost, (rank, _, start, length, _) = trace.unfinished, columns
+    owner, enter = lost["rank"][endless], lost["enter"][endless]
+    calls = [np.concatenate([trace.events[name], lost[name]]) for name in ("rank", "enter")]
+    ends = {one: int(calls[1][calls[0] == one].max()) for one in set(owner.tolist())}       # enter of each rank's last
+    last = enter == [ends[one] for one in owner.tolist()]
+    keep = np.array([one not in ends or begin + at < ends[one] or not last[owner == one].any()
+                     for one, at in zip(rank.tolist(), start.tolist(), strict=True)], bool)
+    enter, seen = enter - begin, (lost["leave"] - lost["enter"])[endless]
+    until = max(int((start + length)[keep].max(initial=0)), int(enter.max()))
+    edge = until + max(int(until * _EDGE / (1 - _EDGE)), 1) if until else max(int(seen.max()), 1)
+    bars = owner, np.full(len(endless), ENDLESS), enter, np.where(last, edge - enter, seen), -2 - endless
+    return [np.concatenate([column[keep], more]) for column, more in zip(columns, bars, strict=True)]
 
 
-def _thinned(length: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _thinned(length: np.ndarray, most: int = MOST_BARS) -> tuple[np.ndarray, list[str]]:
     """Which bars to draw: all that last, or the longest where they are too many."""
     keep = np.flatnonzero(length > 0)
-    if len(keep) <= MOST_BARS:
+    if len(keep) <= most:
         return keep, []
-    longest = np.sort(keep[np.argsort(-length[keep], kind="stable")[:MOST_BARS]])
-    return longest, [f"{MOST_BARS:,} of {len(keep):,} bars are drawn: those shorter than "
+    longest = np.sort(keep[np.argsort(-length[keep], kind="stable")[:most]])
+    return longest, [f"{most:,} of {len(keep):,} bars are drawn: those shorter than "
                      f"{duration(int(length[longest].min()))} are left out. The numbers count all of them."]
 
 

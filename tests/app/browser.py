@@ -15,6 +15,7 @@ from minitp.view.watch import play as play_of
 from tests.app.server import serving
 from tests.needs import missing
 
+PATIENCE = 120_000                     # ms that a page may take, where the machine is busy
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 INSIDE = """
 const player = startStandalone(document.querySelector("main"), JSON.parse(document.getElementById("play").textContent));
@@ -34,7 +35,8 @@ def launched() -> Iterator[Any]:
         missing(f"a Chromium on PATH ({', '.join(CHROMIUM)})")
     from playwright.sync_api import sync_playwright
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"],
+                                         timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -106,7 +108,7 @@ def watch(_tabs, tmp_path) -> Iterator[Callable[..., Any]]:
         page.on("console", heard)
         page.on("pageerror", heard)
         page.goto(file.as_uri() + fragment)
-        page.wait_for_selector(ready, timeout=10_000)
+        page.wait_for_selector(ready, timeout=PATIENCE)
         return page
 
     yield opened

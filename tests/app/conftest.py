@@ -23,6 +23,7 @@ from tests.app.real_runs import tiny_run
 from tests.needs import missing
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 120                                     # seconds that a run of a page may take, where the machine is busy
 APP = ROOT / "app"
 sys.path.insert(0, str(APP))                       # as Streamlit does for the folder of main.py
 
@@ -53,10 +54,11 @@ def page(runs, _components_found_once) -> Callable[..., Any]:
     from streamlit.testing.v1 import AppTest
 
     def opened(what: Callable[[], None] | Path = APP / "main.py", **query: str) -> AppTest:
-        test = AppTest.from_file(str(what)) if isinstance(what, Path) else AppTest.from_function(what)
+        opening = AppTest.from_file if isinstance(what, Path) else AppTest.from_function
+        test = opening(str(what) if isinstance(what, Path) else what, default_timeout=PATIENCE)
         for key, value in query.items():
             test.query_params[key] = value
-        return test.run(timeout=20)
+        return test.run()
 
     return opened
 

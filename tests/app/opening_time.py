@@ -1,4 +1,5 @@
-"""How long pages take to open a long run: 200 tokens × 8 ranks × 62 sync points. Seconds of the server's own time.
+"""How long pages take to open a long run: 200 tokens × 8 ranks × 62 sync points. Seconds of the server's own time, and
+beside them what it takes to read the file alone: a measure of how fast this machine is today.
 
     PYTHONPATH=. python tests/app/opening_time.py
 """
@@ -10,6 +11,8 @@ from tempfile import TemporaryDirectory
 
 from long_runs import write_long_run
 from streamlit.testing.v1 import AppTest
+
+from minitp.trace import Trace
 
 APP = Path(__file__).parents[2] / "app"
 
@@ -27,6 +30,12 @@ def opened(page: str, run: str) -> float:
     return time.process_time() - start
 
 
+def read(file: Path) -> float:
+    start = time.process_time()
+    Trace.read(file)
+    return time.process_time() - start
+
+
 def main() -> None:
     sys.path.insert(0, str(APP))
     with TemporaryDirectory() as folder:
@@ -37,6 +46,7 @@ def main() -> None:
             write_long_run(Path(folder) / f"{page}.json.gz", 8, 200)
             os.utime(Path(folder) / f"{page}.json.gz", (0, 0))         # not the newest: else it would be read before
             print(f"{page}: {opened(page, f'{page}.json.gz'):.2f} s of server time")
+        print(f"reading: {min(read(Path(folder) / 'ledger.json.gz') for _ in range(3)):.2f} s")
 
 
 if __name__ == "__main__":

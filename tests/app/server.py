@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 from minitp.commands.app import free_port, main_script
 
-PATIENCE = 60                          # seconds until it answers, on a busy machine
+PATIENCE = 120                         # seconds until it answers, on a busy machine
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def _wait_for(url: str, process: subprocess.Popen) -> None:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until and process.poll() is None:
         try:
-            with urlopen(url, timeout=1):
+            with urlopen(url, timeout=5):
                 return
         except OSError:
             time.sleep(0.1)

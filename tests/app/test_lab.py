@@ -20,11 +20,11 @@ def test_next_then_back_is_where_it_was(page):
     app = page(PAGE)
     seen = [app.get("plotly_chart")[0].proto.alt]
     for _ in range(3):
-        app.button(key="lab_next").click().run(timeout=20)
+        app.button(key="lab_next").click().run()
         seen.append(app.get("plotly_chart")[0].proto.alt)
     assert len(set(seen)) == 4 and app.slider(key="lab_round").value == 4
     for wanted in reversed(seen[:-1]):
-        app.button(key="lab_back").click().run(timeout=20)
+        app.button(key="lab_back").click().run()
         assert app.get("plotly_chart")[0].proto.alt == wanted
     assert app.button(key="lab_back").disabled
 
@@ -33,10 +33,10 @@ def test_every_collective_opens_with_its_algorithms(page):
     """Also where the algorithm, the round and the numbers chosen before don't exist for it."""
     app = page(PAGE, op="all_reduce", algorithm="halving", ranks="8", round="6")
     for op, algorithms in ALGORITHMS.items():
-        app.selectbox(key="lab_op").set_value(op).run(timeout=20)
+        app.selectbox(key="lab_op").set_value(op).run()
         assert not app.exception, op
         assert tuple(app.selectbox(key="lab_algorithm").options) == algorithms
-    app.slider(key="lab_ranks").set_value(3).run(timeout=20)
+    app.slider(key="lab_ranks").set_value(3).run()
     assert not app.exception and app.query_params["ranks"] == "3"
 
 

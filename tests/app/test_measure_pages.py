@@ -25,7 +25,7 @@ def opened(page):
         app.switch_page(f"views/{name}.py")
         for key, value in query.items():
             app.query_params[key] = value
-        app.run(timeout=30)
+        app.run()
         assert not app.exception, app.exception
         assert app.title[0].value.lower() == name
         return app
@@ -51,9 +51,9 @@ def test_the_timeline_of_a_run(opened, runs, tiny_trace):
     assert view.straggler_line(view.came_last(Timeline.of(tiny_trace))) in said(app)
     assert len(app.get("plotly_chart")) == 5 and len(app.expander) >= 5        # every chart can be read as text
     assert "stops paying" in said(app) or "it pays up to" in said(app)
-    app.slider(key="timeline_first_token").set_value(3).run(timeout=30)
+    app.slider(key="timeline_first_token").set_value(3).run()
     assert not app.exception and app.query_params["token"] == "2"
-    app.select_slider(key="timeline_link").set_value("NVLink").run(timeout=30)
+    app.select_slider(key="timeline_link").set_value("NVLink").run()
     assert not app.exception and "NVLink: 1.5 µs per message" in said(app)
 
 
@@ -127,7 +127,7 @@ def test_comparing_here_and_now(opened):
     rows = app.dataframe[0].value
     assert list(rows["ranks"]) == ["1", "2", "3", "4", "8"] and set(rows["same tokens"]) == {"✓"}
     assert "no speed" in rows["time per token"][1] and "no speed" not in rows["time per token"][0]
-    app.text_input(key="compare_prompt").set_value("").run(timeout=30)
+    app.text_input(key="compare_prompt").set_value("").run()
     assert not app.exception and "Type a prompt" in said(app) and not app.dataframe
 
 
@@ -137,7 +137,7 @@ def test_comparing_runs_of_the_folder(opened, runs, tiny_trace):
     all_reduces([[1, 2]], [3]).write(runs / "other.json")
     app = opened("compare")
     app.session_state["compare_way"] = "Runs from the folder"
-    app.run(timeout=30)
+    app.run()
     assert not app.exception
     rows = app.dataframe[0].value
     assert list(rows["run"]) == ["two.json", "three.json"] and set(rows["logits differ by"]) == {"not kept"}
@@ -148,18 +148,19 @@ def test_comparing_runs_of_the_folder(opened, runs, tiny_trace):
 def test_a_long_run_opens_within_two_seconds():
     """In a process of its own: here the types of every call are checked, which takes several times as long."""
     script = Path(__file__).with_name("opening_time.py")
-    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True,
+    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=True,
                            env=os.environ | {"PYTHONPATH": str(ROOT)}).stdout
     print(shown)
-    seconds = [float(line.split()[1]) for line in shown.splitlines()]
-    assert len(seconds) == 2 and max(seconds) < 4, "2 s is the target; a busy machine gets as much again"
+    seconds = {name: float(said.split()[0]) for name, said in (line.split(": ") for line in shown.splitlines())}
+    reading = seconds.pop("reading")
+    assert len(seconds) == 2 and max(seconds.values()) < 12 * reading, "2 s is the target where reading takes 0.3 s"
 
 
 def test_a_break_that_no_pass_meets_is_told_before_the_run(opened):
     """With the words of the command, and no run is started for it."""
     app = opened("run")
     app.selectbox(key="run_model").set_value("tiny")
-    app.text_input(key="run_broken").set_value("layers.0.mlp.<b>").run(timeout=30)
+    app.text_input(key="run_broken").set_value("layers.0.mlp.<b>").run()
     assert app.button(key="run_start").disabled and "meet there" in said(app) and "<b>" not in said(app)
-    app.text_input(key="run_broken").set_value("layers.*.mlp.down").run(timeout=30)
+    app.text_input(key="run_broken").set_value("layers.*.mlp.down").run()
     assert not app.button(key="run_start").disabled and not app.exception

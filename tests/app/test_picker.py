@@ -30,7 +30,7 @@ def shown(app) -> str:
 
 def upload(app, name: str, data: bytes):
     app.sidebar.file_uploader[0].upload(name, data)
-    return app.run(timeout=20)
+    return app.run()
 
 
 def test_with_nothing_there_it_says_what_to_do(page):
@@ -45,7 +45,7 @@ def test_the_newest_run_is_shown_and_another_can_be_chosen(page, runs, tiny_trac
         os.utime(runs / name, (10**9 - age, 10**9 - age))
     app = page(shows)
     assert shown(app) == "new.json.gz" and app.query_params["run"] in ("new.json.gz", ["new.json.gz"])
-    app.sidebar.selectbox[0].set_value("old.json").run(timeout=20)
+    app.sidebar.selectbox[0].set_value("old.json").run()
     assert shown(app) == "old.json" and app.query_params["run"] in ("old.json", ["old.json"])
     assert "tiny on 2 ranks (threads)" in app.sidebar.selectbox[0].options[0]
 
@@ -71,15 +71,15 @@ def test_the_address_names_a_run_of_the_list_and_nothing_else(page, runs, tiny_t
     assert "run that isn't here" in app.info[0].value and (not asked or asked not in app.info[0].value)
 
 
-def test_more_ranks_than_cores_and_a_broken_run_are_said_loudly(page, runs, tiny_trace):
+def test_more_ranks_than_cores_and_an_emulated_or_broken_run_are_said_loudly(page, runs, tiny_trace):
     plain = tiny_trace.to_plain()
-    plain["run"] |= {"ranks_per_core": 2.0, "cores": 1}
+    plain["run"] |= {"ranks_per_core": 2.0, "cores": 1, "emulated": {"delay": [0.005, 0.005]}}
     plain["strings"] = [text.replace("layers.1.mlp.down", "**layers**") for text in plain["strings"]]
     plain["events"]["broken"] = [plain["strings"][site] == "**layers**" for site in plain["events"]["site"]]
     (runs / "crowded.json").write_text(json.dumps(plain))
     app = page(shows)
-    assert [word for word in ("2 ranks shared 1 core", "broken on purpose")
-            if any(word in warning.value for warning in app.warning)] == ["2 ranks shared 1 core", "broken on purpose"]
+    loud = ["held up by 5 ms", "2 ranks shared 1 core", "broken on purpose"]
+    assert [word for word in loud if any(word in warning.value for warning in app.warning)] == loud
     assert "**layers**" in app.text[0].value                      # as text, not in Markdown
 
 
@@ -96,7 +96,7 @@ def test_an_upload_is_shown_with_its_digest_until_it_is_removed(page, runs, tiny
     second = upload(app, "mine.json", gzip.compress(data, mtime=0))            # another file of the same name
     assert second.text[0].value.split()[1] not in (one.split()[1], kept.split()[1])
     assert len(app.sidebar.selectbox[0].options) == 2              # the first one is gone
-    app.button(key="_remove_upload").click().run(timeout=20)
+    app.button(key="_remove_upload").click().run()
     assert app.text[0].value == kept and "mine.json" not in str(app.sidebar.selectbox[0].options)
 
 
@@ -127,7 +127,7 @@ def test_a_hostile_upload_is_refused_in_words_and_the_session_goes_on(page, runs
     app = upload(page(shows), "**bad**.json", HOSTILE[what](tiny_trace.to_plain()))
     assert shown(app) == "" and "can't be opened" in app.error[0].value
     assert "**bad**.json" in app.code[0].value and "**bad**" not in app.error[0].value
-    app.button(key="_remove_upload").click().run(timeout=20)
+    app.button(key="_remove_upload").click().run()
     assert shown(app) == "good.json"
 
 

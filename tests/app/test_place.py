@@ -29,12 +29,12 @@ def test_it_opens_with_the_usual_choice(opened):
 def test_a_choice_is_counted_and_goes_into_the_address(opened):
     app = opened()
     app.selectbox(key="cut gate_up").set_value("rows")
-    app.slider(key="cut ranks").set_value(3).run(timeout=20)
+    app.slider(key="cut ranks").set_value(3).run()
     plan, usual = place(TINY, 3, Choice(gate_up="rows")), place(TINY, 3)
     assert verdict(plan, usual) in words(app)
     assert any("layers.*.mlp.gate_up" in text and "act(a + b) ≠ act(a) + act(b)" in text for text in words(app))
     assert (app.query_params["gate_up"], app.query_params["ranks"]) == ("rows", "3")
-    app.button[0].click().run(timeout=20)
+    app.button[0].click().run()
     assert app.selectbox(key="cut gate_up").value == "columns"
     assert verdict(usual, usual) in words(app)
 
@@ -49,9 +49,9 @@ def test_the_address_chooses_and_is_clamped(opened):
 
 def test_sizes_that_are_no_model_are_told(opened):
     app = opened()
-    app.number_input(key="cut size tiny heads").set_value(7).run(timeout=20)
+    app.number_input(key="cut size tiny heads").set_value(7).run()
     assert not app.exception and app.error and "can't share" in app.code[0].value
-    app.number_input(key="cut size tiny heads").set_value(12).run(timeout=20)
+    app.number_input(key="cut size tiny heads").set_value(12).run()
     assert not app.error and len(app.get("plotly_chart")) == 4
 
 

@@ -58,13 +58,13 @@ def test_a_slider_moves_the_picture_and_the_address(opened):
     from ui import page
     app = opened(task="train", model="llama-2-7b", tp="2", step="64")
     app.select_slider(key="plan_zero").set_value(3)
-    app.select_slider(key="plan_dp").set_value(4).run(timeout=20)
+    app.select_slider(key="plan_dp").set_value(4).run()
     asked = Asked(task="train", model="llama-2-7b", tp=2, step=64, zero=3, dp=4)
     assert shown(app) == asked
     assert plan_memory.verdict_line(plan_memory.planned(asked)) in said(app)
     assert page.escaped(published().text) in said(app)
     app.select_slider(key="plan_more").set_value(0)
-    app.select_slider(key="plan_wider").set_value(0).run(timeout=20)
+    app.select_slider(key="plan_wider").set_value(0).run()
     assert "Move the two sliders" in said(app)
 
 
@@ -98,7 +98,7 @@ def test_layouts_are_found_and_why_others_fail(opened):
     assert plan_layouts.best_line(outcome) in said(app)
     fit, fail = (next(frame.value for frame in app.dataframe if name in frame.value) for name in ("room GB", "why"))
     assert len(fit) == len(outcome.best) and len(fail) == len(outcome.failed)
-    app.pills(key="plan_keep").set_value(["tp"]).run(timeout=20)
+    app.pills(key="plan_keep").set_value(["tp"]).run()
     assert shown(app).keep == ("tp",)
     assert plan_layouts.summary_line(plan_layouts.found(Asked(model="llama-2-70b", keep=("tp",)))) in said(app)
 
@@ -135,7 +135,7 @@ def test_a_question_can_be_asked_with_the_pages_model(opened):
     before = said(app)
     assert page.escaped(explained(named(QUESTIONS, name).ask(WhatIf()))) in before
     app.pills(key=f"plan_with_{name}").set_value(["model"])
-    app.selectbox(key="plan_model").set_value("llama-2-13b").run(timeout=20)
+    app.selectbox(key="plan_model").set_value("llama-2-13b").run()
     assert not app.exception and said(app) != before and "llama&#45;2&#45;13b" in said(app)
     assert app.query_params["with"] in ("model", ["model"])
 
@@ -146,12 +146,12 @@ def test_in_the_app_tasks_keep_their_inputs_and_a_plan_is_simulated(page, runs, 
     app.switch_page("views/plan.py")
     for key, value in {"task": "train", "model": "tiny", "tp": "2", "prompt": "4", "new": "2", "step": "32"}.items():
         app.query_params[key] = value
-    app.run(timeout=20)
-    app.segmented_control(key="plan_task").set_value("infer").run(timeout=20)
+    app.run()
+    app.segmented_control(key="plan_task").set_value("infer").run()
     assert not app.exception and not [one for one in app.select_slider if one.key == "plan_step"]
-    app.button(key="plan_simulate").click().run(timeout=30)
+    app.button(key="plan_simulate").click().run()
     assert not app.exception and app.title[0].value == "Timeline"
     assert ["simulated" in Trace.read(path).run for path in runs.iterdir()] == [True]
-    app.switch_page("views/plan.py").run(timeout=20)
-    app.segmented_control(key="plan_task").set_value("train").run(timeout=20)
+    app.switch_page("views/plan.py").run()
+    app.segmented_control(key="plan_task").set_value("train").run()
     assert app.select_slider(key="plan_step").value == 32

@@ -46,7 +46,7 @@ def test_it_fits_a_phone_and_a_slider_moves_it(seen):
     page.get_by_text("The layout").click()
     for degree in (3, 4):                                  # one after the other: a rerun takes the slider away
         page.get_by_role("slider", name="tp, tensor").press("ArrowRight")
-        page.wait_for_url(lambda url, degree=degree: f"tp={degree}" in url, timeout=20_000)
+        page.wait_for_url(lambda url, degree=degree: f"tp={degree}" in url, timeout=60_000)
     page.wait_for_function("before => document.querySelector('[data-testid=stAlert]').innerText !== before", arg=before)
 
 
@@ -56,7 +56,7 @@ def test_a_slider_moves_the_picture(seen):
     assert page.evaluate(NARROW)
     before = page.get_by_test_id("stAlert").inner_text()
     page.get_by_role("slider", name="tp, tensor").press("ArrowRight")
-    page.wait_for_url(lambda url: "tp=3" in url, timeout=20_000)
+    page.wait_for_url(lambda url: "tp=3" in url, timeout=60_000)
     page.wait_for_function("before => document.querySelector('[data-testid=stAlert]').innerText !== before", arg=before)
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_wider_than_the_window(seen, query):
     for width, scheme in product(WIDTHS, ("light", "dark")):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_function(NARROW, timeout=10_000)            # figures are drawn anew for their width
+        page.wait_for_function(NARROW, timeout=60_000)            # figures are drawn anew for their width
 
 
 @pytest.mark.slow
@@ -79,4 +79,4 @@ def test_a_row_of_the_search_sets_the_sliders(seen):
     table.wait_for()
     box = table.bounding_box()
     page.mouse.click(box["x"] + 18, box["y"] + 52)                # the box of the first row
-    page.wait_for_url(lambda url: "tp=1" not in url, timeout=20_000)
+    page.wait_for_url(lambda url: "tp=1" not in url, timeout=60_000)

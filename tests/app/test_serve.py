@@ -4,7 +4,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 import urllib.request
 from contextlib import suppress
@@ -17,7 +16,8 @@ from minitp.commands import app as command
 from minitp.errors import ConfigError, LaunchError
 from tests.app.conftest import APP, ROOT
 from tests.needs import missing
-from tests.test_manager import nothing_left, processes
+from tests.test_manager import SOON, nothing_left, processes
+from tests.until import until
 
 
 @pytest.fixture
@@ -52,19 +52,23 @@ class Server:
         self.address = f"http://localhost:{port}"
 
     def wait_until_up(self) -> None:
-        end = time.monotonic() + 30
-        while True:
-            try:
-                with urllib.request.urlopen(self.address + "/_stcore/health", timeout=1) as answer:
-                    assert answer.read() == b"ok"
-                    return
-            except OSError:
-                assert self.process.poll() is None and time.monotonic() < end, self.process.stdout.read()
-                time.sleep(0.05)
+        """Until it answers, and hears Ctrl-C itself: it answers first."""
+        until(lambda: self._answers() and self._hears())
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.process.stdout.read()
+        with suppress(OSError), urllib.request.urlopen(self.address + "/_stcore/health", timeout=5) as answer:
+            return answer.read() == b"ok"
+        return False
+
+    def _hears(self) -> bool:
+        """Whether Streamlit has set its handlers, of which that of SIGQUIT is the last."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (signal.SIGQUIT - 1) & 1)
 
     def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
         self.process.send_signal(number)
-        told = self.process.communicate(timeout=15)[0]
+        told = self.process.communicate(timeout=SOON)[0]
         return self.process.returncode, told
 
 
@@ -93,7 +97,7 @@ def test_ctrl_c_ends_it_also_where_nobody_reads_its_output_any_more(port, runs, 
         server.wait_until_up()
         server.process.stdout.close()
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(10) == 0 and command.free_port(port) == port
+        assert server.process.wait(SOON) == 0 and command.free_port(port) == port
     finally:
         server.process.kill()
         server.process.wait()
@@ -155,7 +159,7 @@ def test_a_run_ends_with_the_server(chromium, port, runs, tmp_path, number):
         page.close()
         assert processes(runs)
         server.process.send_signal(number)
-        server.process.wait(15)
+        server.process.wait(SOON)
         assert nothing_left(runs)
     finally:
         server.process.kill()

@@ -26,7 +26,7 @@ def words(app):
 def test_it_opens_with_a_bundled_run_and_another_model_can_be_chosen(opened):
     app = opened()
     assert not app.exception and len(app.get("plotly_chart")) == 2
-    app.selectbox(key="shard model").set_value("tiny").run(timeout=20)
+    app.selectbox(key="shard model").set_value("tiny").run()
     assert f"tiny: {totals(Placement(TINY, 4), 4).sentence()}" in words(app)
     assert len(app.get("plotly_chart")) == 2
 
@@ -39,7 +39,7 @@ def test_the_open_run_shows_its_own_cut_with_numbers(opened, runs):
     assert sentence(placement, placement.parameter("embedding.weight")) in words(app)
     assert any("The deeper the color" in text for text in words(app))
     assert app.number_input(key="shard rank").value == 2
-    app.number_input(key="shard ranks r.json").set_value(2).run(timeout=20)    # another cut: these aren't its pieces
+    app.number_input(key="shard ranks r.json").set_value(2).run()    # another cut: these aren't its pieces
     assert not app.exception and any("No numbers" in text for text in words(app))
     assert app.number_input(key="shard rank").value == 1 and app.query_params["ranks"] == "2"
 
@@ -57,7 +57,7 @@ def test_a_tensor_that_the_next_model_lacks_is_let_go(opened, model_cache):
         {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 30, "n_positions": 8}))
     app = opened(model="tiny", tensor="layers.1.mlp.gate.weight")
     assert app.selectbox(key="shard tensor").value == "layers.1.mlp.gate.weight"
-    app.selectbox(key="shard model").set_value("gpt").run(timeout=20)
+    app.selectbox(key="shard model").set_value("gpt").run()
     assert not app.exception and app.selectbox(key="shard tensor").value == "layers.0.mlp.up.weight"
 
 

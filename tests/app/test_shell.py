@@ -11,7 +11,7 @@ from tests.app.conftest import APP
 def test_the_app_opens_and_leads_to_its_pages(page):
     app = page()
     assert not app.exception and app.title
-    app.switch_page("views/run.py").run(timeout=20)
+    app.switch_page("views/run.py").run()
     assert not app.exception and app.title[0].value == "Run"
 
 
@@ -20,27 +20,27 @@ def test_values_survive_a_page_switch(page, tmp_path):
     copy = Path(copytree(APP, tmp_path / "app"))
     (copy / "views" / "lab.py").write_text("import streamlit as st; st.title('lab')")
     app = page(copy / "main.py")
-    app.switch_page("views/run.py").run(timeout=20)
+    app.switch_page("views/run.py").run()
     app.slider(key="run_ranks").set_value(5)
-    app.text_area(key="run_prompt").set_value("a river").run(timeout=20)
-    app.switch_page("views/lab.py").run(timeout=20)
+    app.text_area(key="run_prompt").set_value("a river").run()
+    app.switch_page("views/lab.py").run()
     assert app.title[0].value == "lab" and not app.slider
-    app.switch_page("views/run.py").run(timeout=20)
+    app.switch_page("views/run.py").run()
     assert app.slider(key="run_ranks").value == 5 and app.text_area(key="run_prompt").value == "a river"
 
 
 def test_a_run_is_started_watched_and_offered_to_watch(page, runs, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(APP.parent))
     app = page()
-    app.switch_page("views/run.py").run(timeout=20)
+    app.switch_page("views/run.py").run()
     app.selectbox(key="run_model").set_value("tiny")
     app.radio(key="run_world").set_value("threads")
     app.slider(key="run_max_tokens").set_value(2)
-    app.text_area(key="run_prompt").set_value("<b>ab</b>").run(timeout=20)
-    app.button(key="run_start").click().run(timeout=20)
+    app.text_area(key="run_prompt").set_value("<b>ab</b>").run()
+    app.button(key="run_start").click().run()
     assert not app.exception and (not manager().run.going_on or app.button(key="run_start").disabled)
     assert manager().wait(30)
-    app.run(timeout=20)
+    app.run()
     assert "**Done**" in "".join(text.value for text in app.markdown) and not app.button(key="run_start").disabled
     assert [path.name for path in runs.iterdir()] == [manager().run.trace]
     assert "<b>ab</b>" in [code.value for code in app.code]

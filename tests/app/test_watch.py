@@ -82,7 +82,7 @@ def test_a_long_run_is_shown_in_part(page, runs):
     assert window["of"] == 120 and window["first"] <= 100 < window["first"] + window["count"]
     passes = data["play"]["passes"]
     assert data["seek"]["sync"] == passes["first"][100 - window["first"]] + 5
-    at.slider[0].set_value(0).run(timeout=60)
+    at.slider[0].set_value(0).run()
     assert sent(at)["play"]["run"]["window"]["first"] == 0 and not at.exception
     assert sent(at)["seek"] == {"n": 1} and "token" not in at.query_params     # that place is in another part
 

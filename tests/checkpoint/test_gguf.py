@@ -103,9 +103,9 @@ def test_c09_c10_c12_hostile_headers_are_refused_fast_and_allocate_nothing(tmp_p
     path = write_raw(tmp_path / "hostile.gguf", **options)
     assert path.stat().st_size < 20_000
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.thread_time()
     fails(path, word)
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 2               # of this thread's own: others may be at work
     assert tracemalloc.get_traced_memory()[1] < 1e6
     tracemalloc.stop()
 

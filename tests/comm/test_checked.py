@@ -1,6 +1,7 @@
 """Ranks that part ways: checked mode names who differs, on every rank; without it nothing waits for ever."""
 import ast
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -198,7 +199,7 @@ def test_a_failure_frees_the_threads_that_wait():
     began = time.monotonic()
     with pytest.raises(ZeroDivisionError):
         run_threads(one_fails, 5, deadline=30.0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def unchecked_mismatch(comm: Communicator):
@@ -211,7 +212,7 @@ def test_unchecked_threads_that_differ_still_end():
     began = time.monotonic()
     with pytest.raises(Exception) as caught:
         run_threads(unchecked_mismatch, 3, checked=False, deadline=1.0)
-    assert not isinstance(caught.value, AssertionError) and time.monotonic() - began < 5
+    assert not isinstance(caught.value, AssertionError) and time.monotonic() - began < 20
 
 
 def message_that_never_comes(comm: Communicator):
@@ -274,9 +275,15 @@ def test_a_long_work_of_the_root_is_waited_for():
     def fetching(comm):
         return comm.on_root(lambda: time.sleep(0.8) or "done", site="model", reason="fetch")
 
+    given_up = threading.Event()
+
     def dawdling(comm):
-        time.sleep(0.8 * (comm.rank == 0))
-        comm.barrier(site="model", reason="meet")
+        if comm.rank == 0:
+            assert given_up.wait(60)
+        try:
+            comm.barrier(site="model", reason="meet")
+        finally:
+            given_up.set()
 
     assert run_threads(fetching, 3, deadline=0.4) == ["done"] * 3
     with pytest.raises(CollectiveError):

@@ -1,5 +1,6 @@
 """The lessons as files: where they are, and a notebook run from a clean kernel."""
 import os
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +17,13 @@ def scripts() -> list[Path]:
     return [file for file in sorted(LESSONS.glob("*.py")) if "formats: ipynb,py:percent" in file.read_text("utf-8")]
 
 
-def executed(notebook: NotebookNode, timeout: int = 60) -> NotebookNode:
-    """A copy with the outputs of a clean kernel, in a folder of its own. The kernel is this Python."""
+def executed(notebook: NotebookNode, timeout: int = 300) -> NotebookNode:
+    """A copy with the outputs of a clean kernel, in a folder of its own that has the scripts, too. The kernel is this
+    Python."""
     copy = nbformat.from_dict(notebook)
     with TemporaryDirectory() as folder:
+        for script in scripts():
+            shutil.copy(script, folder)
         client = NotebookClient(copy, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": folder}})
         environment = os.environ | {"PYTHONPATH": str(LESSONS.parent), "OPENBLAS_NUM_THREADS": "1"}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"

@@ -129,7 +129,7 @@ print("printed by one")
 def test_where_the_terminal_knows_ascii_alone_a_lesson_goes_on(rank, size, said):
     announced = {} if rank is None else {"PMI_RANK": str(rank), "PMI_SIZE": str(size)}
     code = "from minitp.lesson import begin; begin('00'); print('\\u2192 to 1')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180,
                           env=os.environ | announced | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
     assert (done.returncode, done.stdout) == (0, said), done.stderr
 
@@ -146,7 +146,7 @@ def test_under_mpirun_every_process_sees_all_results_and_one_prints(tmp_path):
 
 def test_minitp_run_sets_the_number_of_threads():
     command = [sys.executable, "-m", "minitp", "run", "-n", "3", "--world", "threads", str(LESSONS / "02_two_cuts.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert "rank 2 computed" in done.stdout and "rank 3 computed" not in done.stdout
 
@@ -254,7 +254,25 @@ def test_an_attempt_may_have_a_deadline_and_may_exit():
 
     assert "longer than its 0.3 s" in attempt(endless, 2, deadline=0.3).error
     assert attempt(lambda tp: sys.exit("enough"), 2).error.startswith("SystemExit: enough")
-    assert attempt(lambda tp: sys.exit(), 2).blank                          # sys.exit(0) is a rank's way to return
+
+
+@pytest.mark.parametrize("code", [None, 0])
+def test_to_leave_by_sys_exit_is_no_blank(code):
+    for which, who in ((2, "ranks 0 and 1"), (1, "rank 0")):
+        tried = attempt(lambda tp, which=which: tp.rank < which and sys.exit(code), 2)
+        assert tried.run is None and not tried.blank
+        assert "sys.exit() ends a rank without a result" in tried.error and tried.error.endswith(f"on {who}")
+
+
+def test_a_rank_s_own_interrupt_is_an_answer_and_the_user_s_stops_everything(monkeypatch):
+    def interrupted(tp):
+        raise KeyboardInterrupt("enough")
+
+    assert "the function itself raised KeyboardInterrupt: enough" in attempt(interrupted, 2).error
+    assert "KeyboardInterrupt" in judged("2.2", lambda *_: interrupted(None)).words
+    monkeypatch.setattr("minitp.launcher.threads._Ranks._stuck", lambda self: interrupted(None))   # in the main thread
+    with pytest.raises(KeyboardInterrupt, match="enough"):
+        attempt(lambda tp: time.sleep(0.3), 2)
 
 
 def test_a_trace_of_threads_is_complete_and_on_one_clock():

@@ -7,6 +7,7 @@ import pytest
 
 from minitp.launcher.mpiexec import Mpiexec
 from minitp.lesson import jobs
+from tests.until import until
 
 TRACEBACK = """{rank}Traceback (most recent call last):
 {rank}  File "trouble.py", line 14, in <module>
@@ -44,14 +45,17 @@ def test_a_job_that_does_not_end_is_ended(monkeypatch):
     assert ended is not None and ended.code != 0
 
 
-def test_what_does_not_hear_is_killed_with_its_children(monkeypatch):
-    monkeypatch.setattr(jobs, "SECONDS", 1.0)
+def test_what_does_not_hear_is_killed_with_its_children(monkeypatch, tmp_path):
+    monkeypatch.setattr(jobs, "SECONDS", 0.1)
     monkeypatch.setattr(jobs, "GRACE", 0.1)
-    script = ("import signal, subprocess, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-              "subprocess.Popen(['sleep', '15'])\nprint('deaf', flush=True)\ntime.sleep(15)\n")
-    began = time.monotonic()
-    assert jobs.start(script, "python", "trouble.py").ended() == jobs.Ended(-signal.SIGKILL, "deaf\n", "")
-    assert time.monotonic() - began < 10
+    script = ("import pathlib, signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+              "subprocess.Popen(['sleep', '300'])\nprint('deaf', flush=True)\npathlib.Path(sys.argv[1]).touch()\n"
+              "time.sleep(300)\n")
+    began, deaf = time.monotonic(), tmp_path / "deaf"
+    job = jobs.start(script, "python", "trouble.py", str(deaf))
+    until(deaf.exists)
+    assert job.ended() == jobs.Ended(-signal.SIGKILL, "deaf\n", "")
+    assert time.monotonic() - began < 200
 
 
 def test_under_mpirun_nothing_is_started(monkeypatch, capsys):
@@ -70,6 +74,31 @@ def test_a_job_that_needs_mpi_is_left_out_where_there_is_none(monkeypatch, capsy
     job.tell()
     assert job.ended() is None and "(left out: mpi4py is not installed; pip install" in capsys.readouterr().out
     assert jobs.start("print(1)", "python", "trouble.py").ended().out == "1\n"
+
+
+def test_a_notebook_starts_the_script_beside_it_and_shows_its_first_lines(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "in_notebook", lambda: True)
+    monkeypatch.setattr(jobs, "no_mpi", lambda: None)
+    (tmp_path / "one.py").write_text("print(1)\nprint(2)\nprint(3)\n")
+    (tmp_path / "trouble.py").write_text("1 / 0")                         # what else is there stays there
+    job = jobs.start_twin("one.py", "python", "one.py")
+    job.tell(first=1)
+    job.tell(first=3)
+    assert capsys.readouterr().out == ("$ python one.py\n1\n… and 2 more lines\n[exit code 0]\n"
+                                       "$ python one.py\n1\n2\n3\n[exit code 0]\n")
+
+
+@pytest.mark.parametrize("why, notebook, mpi", [
+    ("one.py itself", False, None), ("no one.py beside this notebook", True, None), ("no mpi4py", True, "no mpi4py")])
+def test_where_there_is_nothing_to_start_a_notebook_s_script_is_left_out(monkeypatch, tmp_path, why, notebook, mpi):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "in_notebook", lambda: notebook)
+    monkeypatch.setattr(jobs, "no_mpi", lambda: mpi)
+    if mpi:
+        (tmp_path / "one.py").write_text("print(1)")
+    job = jobs.start_twin("one.py", "python", "one.py")
+    assert job.ended() is None and why in job.left_out
 
 
 @pytest.mark.parametrize("kind, name", [("mpich", "OMPI_COMM_WORLD_SIZE"), ("intel", "OMPI_COMM_WORLD_SIZE"),

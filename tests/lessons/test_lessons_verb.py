@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
@@ -23,6 +22,7 @@ from minitp.errors import ConfigError, FileFormatError, LaunchError, SaveError
 from minitp.files import replacing
 from tests.lessons.notebooks import LESSONS
 from tests.test_cli import minitp
+from tests.until import until
 
 TWO = "02_two_cuts"
 
@@ -354,11 +354,11 @@ def started(folder):
     log = folder / "log.txt"
     with log.open("wb") as out, subprocess.Popen(command, env=env, stdout=out, stderr=out) as process:
         try:
-            until = time.monotonic() + 90
-            while not (found := list(runtime.glob("jpserver-*.json"))):
-                assert process.poll() is None and time.monotonic() < until, log.read_text()
-                time.sleep(0.1)
-            time.sleep(0.2)                                          # the file is written
-            yield json.loads(Path(found[0]).read_text()), runtime
+            def said():
+                assert process.poll() is None, log.read_text()
+                with suppress(StopIteration, json.JSONDecodeError):          # not yet there, or not yet whole
+                    return json.loads(next(runtime.glob("jpserver-*.json")).read_text())
+
+            yield until(said), runtime
         finally:
             process.terminate()

@@ -34,12 +34,12 @@ def mpirun(ranks, script):
     """Run a script as its header says, with the mpiexec beside this Python: users don't always activate the venv."""
     mpiexec = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec")
     assert mpiexec, "no mpiexec beside this Python or on the PATH: pip install mpich"
-    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": "30"}
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": "120"}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if ranks > cores:
         env["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"   # else a waiting rank keeps the core from the one it waits for
     command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "mpi4py", str(script)]
-    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=40)
+    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=130)
 
 
 def header(script):

@@ -1,6 +1,7 @@
 """Every lesson: its notebook runs from a clean kernel and prints what is committed, its twin runs under mpirun."""
 import re
 import tokenize
+from html.parser import HTMLParser
 from io import StringIO
 
 import jupytext
@@ -83,3 +84,28 @@ def test_committed_notebooks_are_small_and_static():
                 assert set(output.get("data", {})) <= {"text/plain", "image/png", "text/markdown"}, file.name
                 for kind in output.get("data", {}):
                     assert kind != "image/png" or output.metadata[kind]["alt"]
+
+
+class _Images(HTMLParser):
+    """The alternative text of each picture of a page; None where it has none."""
+
+    def __init__(self):
+        super().__init__()
+        self.alts: list[str | None] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "img":
+            self.alts.append(dict(attrs).get("alt"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_web_page_of_it_has_the_pictures_words(script):
+    """By the template that reads them: nbconvert's default one, lab, writes a picture's size and nothing else."""
+    from nbconvert import HTMLExporter
+    book = notebook(script)
+    page, _ = HTMLExporter(template_name="classic").from_notebook_node(book)
+    images = _Images()
+    images.feed(page)
+    assert images.alts == [output.metadata["image/png"]["alt"] for cell in book.cells
+                           for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})]

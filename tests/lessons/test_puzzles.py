@@ -275,8 +275,10 @@ def endless(tp, x):
     return right(tp, x)
 
 
-def leaving(tp, x):
-    raise SystemExit("enough")
+def leaving(how):
+    def leave(tp, x):
+        raise how
+    return leave
 
 
 @pytest.mark.parametrize("fn, words", [
@@ -284,20 +286,24 @@ def leaving(tp, x):
     (lambda tp: 1, "TypeError"),
     (late, "has returned"),
     (endless, "longer than its 0.5 s"),
-    (leaving, "enough"),
-], ids=["raises", "arguments", "late", "endless", "exits"])
+    (leaving(SystemExit("enough")), "enough"),
+    (leaving(SystemExit(0)), "sys.exit() ends a rank without a result"),
+    (leaving(KeyboardInterrupt()), "itself raised KeyboardInterrupt"),
+], ids=["raises", "arguments", "late", "endless", "exits", "exits with 0", "interrupts"])
 def test_an_attempt_that_does_not_end_well_says_why(fn, words):
     status, points, text = said(fn, deadline=0.5 if fn is endless else 5.0)
     assert (status, points) == ("failed", 0)
     assert words in text
 
 
-def test_right_once_and_not_again_is_no_solution():
+@pytest.mark.parametrize("how", [AssertionError, KeyboardInterrupt])
+def test_right_once_and_not_again_is_no_solution(how):
     calls = []
 
     def once(tp, x):
         calls.append(tp.rank)
-        assert len(calls) <= tp.size
+        if len(calls) > tp.size:
+            raise how
         return right(tp, x)
 
     status, points, text = said(once)

@@ -14,7 +14,7 @@ FIRST = LESSONS / "01_states_and_collectives.py"
 
 def on_threads(script, ranks):
     command = [sys.executable, "-m", "minitp", "run", "-n", str(ranks), "--world", "threads", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import minitp
 from minitp.comm import Partial
 from minitp.errors import ConfigError
+from minitp.launcher import processes
 from minitp.launcher.rescue import written_to
 from minitp.trace.merge import align_clocks
 
@@ -83,6 +84,7 @@ def goes_on(group):
 
 
 def main(group):
+    group.transport.barrier()                    # none is late for its first call: deadlines are for what comes then
     if TRACE is not None:
         align_clocks(group)
     total(group)
@@ -91,6 +93,10 @@ def main(group):
 
 
 if __name__ == "__main__":
+    if WAY in ("all_raise", "each_its_own", "root_only"):          # every rank will tell, however slow the machine is
+        processes._PATIENCE = dict.fromkeys(processes._PATIENCE, 60.0)
+    elif TRACE is not None:                                        # the others are in their call by then
+        processes._PATIENCE = dict.fromkeys(processes._PATIENCE, 1.0)
     deadline = 1.0 if WAY in ("never_comes", "returns_early", "returns_before_a_barrier") else 60.0
     minitp.launch(main, deadline=deadline, run_deadline=1.0 if "run_deadline" in sys.argv else None,
                   ranks=4 if "four" in sys.argv else None, rescued=written_to(TRACE))

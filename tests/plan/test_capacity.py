@@ -1,7 +1,7 @@
 """Whether plans fit, the most that does, published trials on real cards, and which term grows with what."""
 import json
 from dataclasses import replace
-from time import perf_counter
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -122,7 +122,7 @@ def test_a_search_is_instant():
     """Hundreds of layouts of a large model: about a millisecond each."""
     layouts = [Layout(tp=tp, pp=pp, dp=64, zero=zero, sequence=sequence) for tp in (1, 2, 4, 8)
                for pp in (1, 2, 4, 8, 16) for zero in (0, 1, 2, 3) for sequence in (False, True)]
-    began = perf_counter()
+    began = thread_time()
     for layout in layouts:
         fullest(LLAMA31_405B, layout, Training(batch=2048, seq=8192))
-    assert (perf_counter() - began) / len(layouts) < 0.01               # a busy machine with shape checks on
+    assert (thread_time() - began) / len(layouts) < 0.01               # a slow machine with shape checks on

@@ -44,7 +44,7 @@ def check_the_run(trace, ranks):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_threads(ranks):
-    results = on_threads(ranks, lambda comm: body(comm, seconds=0.02))
+    results = on_threads(ranks, body)
     assert results[1:] == [None] * (ranks - 1)
     check_the_run(results[0], ranks)
     assert results[0].run["world"] == "threads" and results[0].clock["error_ns"] == [0] * ranks
@@ -55,12 +55,12 @@ def test_threads(ranks):
 def test_mpi(ranks, options, tmp_path):
     pytest.importorskip("mpi4py")
     mpiexec = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec")
-    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": "30", "PYTHONPATH": str(ROOT)}
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MPIEXEC_TIMEOUT": "120", "PYTHONPATH": str(ROOT)}
     if ranks > len(os.sched_getaffinity(0)):
         env["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"
     command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "mpi4py", str(Path(__file__).parent / "trace_runs.py"),
                str(tmp_path / "run.json.gz"), *options]
-    run = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=40)
+    run = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=130)
     assert run.returncode == 0, run.stderr
     trace = Trace.read(tmp_path / "run.json.gz")
     check_the_run(trace, ranks)

@@ -103,10 +103,10 @@ HOSTILE = [
 def test_a_strangers_header_is_refused_at_once(key, value):
     run = TrainingPlan(Placement(TINY, 2), "float32", [Steps(0, 1, SIZES)]).to_run()
     run["training"][key] = value
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(FileFormatError, match="doesn't say what was run"):
         predict(plan_from_run(run))
-    assert time.monotonic() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_a_header_that_says_nothing_is_refused():

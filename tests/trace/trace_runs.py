@@ -16,8 +16,9 @@ from minitp.trace import Recorder, align_clocks, collect, run_info
 D, V, LAYERS = 16, 50, 2
 
 
-def body(comm, tokens=3, slow=1, seconds=0.004):
-    """Load by scatter and broadcast, a prompt of 5, then tokens; `slow` sleeps before each of its sync points."""
+def body(comm, tokens=3, slow=1, seconds=0.001):
+    """Load by scatter and broadcast, a prompt of 5, then tokens; `slow` comes to its sync points `seconds` after the
+    others (0: whenever). On threads that is certain; processes can't be seen to wait, so there it only sleeps."""
     align_clocks(comm)
     info = run_info(comm, argv=[], model={"name": "toy", "hidden": D, "layers": LAYERS, "vocab": V}, text=["<b>hi</b>"])
     load(comm)
@@ -39,16 +40,25 @@ def load(comm):
         comm.barrier(site="load", reason="all weights are there")
 
 
-def one_pass(comm, T, sleep):
+def dawdle(comm, seconds):
+    """Until the others wait for this rank, and `seconds` more."""
+    if not seconds:
+        return
+    while comm.transport.world == "threads" and comm.transport.shared.meeting.n_waiting < comm.size - 1:
+        time.sleep(0.0005)
+    time.sleep(seconds)
+
+
+def one_pass(comm, T, seconds):
     def add(site, reason):
-        time.sleep(sleep)
+        dawdle(comm, seconds)
         return comm.all_reduce(Partial(np.full((1, T, D), comm.rank + 0.5, np.float32), comm), site=site, reason=reason)
 
     add("embedding", "one rank holds each token's row; the others add zeros")
     for layer in range(LAYERS):
         add(f"layers.{layer}.attention.out", "add the ranks' partial sums of the attention output")
         add(f"layers.{layer}.mlp.down", "add the ranks' partial sums of the MLP output")
-    time.sleep(sleep)
+    dawdle(comm, seconds)
     mine = np.zeros((1, 1, len(Cut(V, comm.size).of(comm.rank))), np.float32)
     comm.all_gather(mine, axis=-1, cut=Cut(V, comm.size), site="logits", reason="every rank needs all logits to draw")
 

@@ -204,7 +204,7 @@ def test_two_processes_at_once_are_safe(text):
     workers = [context.Process(target=_prepare_in_process, args=(text.parts[0], queue)) for _ in range(3)]
     for worker in workers:
         worker.start()
-    found = {queue.get(timeout=20) for _ in workers}
+    found = {queue.get(timeout=120) for _ in workers}
     for worker in workers:
         worker.join()
     assert len(found) == 1 and len(list(cache_folder().glob("*.tokens"))) == 1

@@ -158,7 +158,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, world):
     while process.poll() is None and not list(tmp_path.glob("a run/step-*")):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     last = max(tmp_path.glob("a run/step-*"))
     assert process.returncode == 130 and said.endswith(
         "minitp: stopped by Ctrl-C\n"

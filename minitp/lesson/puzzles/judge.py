@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from minitp.lesson.attempt import DEADLINE, attempt, told
+from minitp.lesson.attempt import DEADLINE, answering, attempt, told
 from minitp.lesson.puzzles.base import Budget, Puzzle, World
 from minitp.lesson.puzzles.spent import ALLOWANCE, Spent, measured, of_all, said
 from minitp.lesson.puzzles.values import wrong
@@ -83,7 +83,7 @@ def _again(puzzle: Puzzle, fn: Callable[..., Any], seed: int, deadline: float) -
     for repeat in range(1, MOST_RUNS):
         world = puzzle.drawn(seed, repeat)
         ran, spent = measured(partial(run, ranks=world.ranks, threads=True, deadline=deadline), world.ranks,
-                              _body(fn, world))
+                              answering(_body(fn, world)))
         found.runs.append(ran)
         found.spent.append(spent)
         found.mistakes = wrong(world, ran.results)

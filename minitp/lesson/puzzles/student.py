@@ -186,7 +186,7 @@ def _verdict(puzzle: Puzzle, fn: Any, seed: int, timeout: float) -> dict[str, An
         return {"status": "missing", "points": 0, "words": [f"{why}: {puzzle.function}."]}
     try:
         found = judged(puzzle, fn, seed, timeout)
-    except BaseException as error:               # a KeyboardInterrupt that a rank raised, say
+    except BaseException as error:               # whatever else its code may raise, outside the ranks
         return {"status": "failed", "points": 0, "words": [told(error)[:_LONGEST]]}
     return {"status": found.status, "points": found.points, "words": [words[:_LONGEST] for words in found.words],
             "spent": None if found.spent is None else asdict(found.spent)}

@@ -20,7 +20,7 @@ from minitp.trace.file import Trace
 from minitp.trace.simulated import is_simulated
 from minitp.trace.timeline import Timeline
 
-_OF_THE_MACHINE = ("cores", "ranks_per_core", "hosts", "host_of_rank", "blas_threads")
+_OF_THE_MACHINE = ("cores", "ranks_per_core", "hosts", "host_of_rank", "blas_threads", "emulated")
 """What a header says of the machine that was measured on."""
 
 

@@ -13,7 +13,7 @@ stragglers, input, checkpoints, restarts, shapes that a device likes less. All o
 SC21 is Narayanan et al. 2021 (arXiv:2104.04473), KOR Korthikanti et al. 2022 (arXiv:2205.05198).
 """
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from minitp.plan.network import LIBRARY, price
 from minitp.plan.rows import TimeRow
 from minitp.plan.speed import flops, traffic
 from minitp.plan.speed.flops import PassFlops
+from minitp.plan.speed.one_step import OneStep
 from minitp.plan.speed.traffic import Traffic
 from minitp.plan.units import seconds_in
 
@@ -107,7 +108,8 @@ def training_step(model: PlannedModel, layout: Layout, job: Training, machine: M
 
     ConfigError where the batch can't be dealt to the replicas, or the schedule can't take the micro-batches.
     """
-    one = _Step(model, layout, job, machine, overlap, policy)
+    one = _Timed(model, layout, job, machine, 0, overlap, policy)
+    one = replace(one, stage=one.slowest())
     rows, hidden = one.rows()
     moved = sum(row.sent for row, _ in one.priced)
     return StepTime(tuple(row for row in rows if row.seconds or row.note), flops.step(model, job), layout.devices,
@@ -120,26 +122,17 @@ def arithmetic(job: Training) -> str:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """One question: all that its rows have in common."""
-    model: PlannedModel
-    layout: Layout
-    job: Training
-    machine: Machine
+class _Timed(OneStep):
+    """What the step takes."""
     overlap: bool
     policy: str
-
-    @cached_property
-    def m(self) -> int:
-        return self.job.micro_batches(self.layout.dp)
 
     @cached_property
     def peak(self) -> float:
         return self.machine.device.peak(arithmetic(self.job))
 
-    @cached_property
-    def stage(self) -> int:
-        """The one with the most to compute; where the stages' groups lie differently on boxes, the slowest."""
+    def slowest(self) -> int:
+        """The stage with the most to compute; where the stages' groups lie differently on boxes, the slowest."""
         if len({self._spreads(stage) for stage in range(self.layout.pp)}) == 1:
             return flops.slowest_stage(self.model, self.layout, self.job.seq)
         return max(flops.stages(self.model, self.layout, self._spreads),
@@ -161,9 +154,8 @@ class _Step:
 
     def micro_batch(self, stage: int) -> PassFlops:
         """Operations of a micro-batch on the slowest rank of a stage."""
-        tokens = self.job.micro_batch * -(-self.job.seq // self.layout.cp)
-        return flops.passes(flops.on_stage(self.model, self.layout, stage, self.job.seq).times(tokens),
-                            self.job.recompute)
+        numbers = flops.on_stage(self.model, self.layout, stage, self.job.seq)
+        return flops.passes(numbers.times(self.job.micro_batch * self.tokens), self.job.recompute)
 
     def takes(self, operations: float) -> float:
         return operations / (self.peak * self.machine.device.flops_reached)
@@ -279,11 +271,6 @@ class _Step:
             kind = row.op, row.meeting
             moved[kind] = moved.get(kind, 0.0) + row.payload * (row.count / self.m if row.part else row.count)
         return sum(self._price(op, size / max(1, self.layers), meeting) for (op, meeting), size in moved.items())
-
-    @property
-    def layers(self) -> int:
-        """On the stage."""
-        return self.layout.layers_on(self.model.config.layers, self.stage)
 
     def _busy(self, priced: list[tuple[Traffic, float]], like: list[Traffic]) -> float:
         """Seconds of a step in which another axis' collectives take a link that these take, too."""

@@ -30,6 +30,7 @@ from minitp.plan.network.boundaries import boundaries, boundary
 from minitp.plan.network.collectives import COSTS_AS, cost
 from minitp.plan.network.hierarchy import shards
 from minitp.plan.speed import flops
+from minitp.plan.speed.one_step import OneStep
 from minitp.plan.speed.syncs import PREDICTED, copies, on_stage, syncs
 
 Axis = Literal["tp", "sp", "cp", "pp", "dp", "ep"]
@@ -101,38 +102,20 @@ def step(model: PlannedModel, layout: Layout, job: Training, machine: Machine, s
     """
     if stage is None:
         stage = flops.slowest_stage(model, layout, job.seq)
-    one = _Step(model, layout, job, machine, stage, scatter_gather)
+    one = _Moved(model, layout, job, machine, stage, scatter_gather)
     parts = (one.tensor(), one.context(), one.pipeline(), one.data(), one.experts(), one.owed())
     return [row for part in parts for row in part if row.count and row.payload and prod(row.meeting) > 1]
 
 
 @dataclass(frozen=True)
-class _Step:
-    """One question: all that its rows have in common."""
-    model: PlannedModel
-    layout: Layout
-    job: Training
-    machine: Machine
-    stage: int
+class _Moved(OneStep):
+    """What the step moves."""
     scatter_gather: bool
-
-    @property
-    def micro_batches(self) -> int:
-        return self.job.micro_batches(self.layout.dp)
-
-    @property
-    def tokens(self) -> int:
-        """Of each sequence on one rank: the longest piece of the sequence."""
-        return -(-self.job.seq // self.layout.cp)
 
     @property
     def stream(self) -> float:
         """Bytes of a micro-batch between two layers."""
         return self.job.micro_batch * self.tokens * self.model.config.hidden * self.job.precision.activations
-
-    @property
-    def layers(self) -> int:
-        return self.layout.layers_on(self.model.config.layers, self.stage)
 
     def row(self, axis: Axis, term: str, phase: str, op: str, payload: float, count: int, meeting: tuple[int, ...],
             formula: str, source: str, note: str = "", shares: tuple[tuple[float, ...], ...] | None = None,
@@ -153,7 +136,7 @@ class _Step:
         meeting, precision = self.machine.spread(self.layout, "tp", self.stage), self.job.precision
         for sync in syncs(self.model, self.layout, self.job.micro_batch, self.tokens, self.job.recompute):
             there = on_stage(self.layout, self.stage, sync.part, self.model.config.layers)
-            count = sync.times * there * self.micro_batches
+            count = sync.times * there * self.m
             payload = sync.elements * (precision.logits if sync.logits else precision.activations)
             ops = ("reduce_scatter", "all_gather") if self.layout.sequence and not sync.logits else (sync.op,)
             for op in ops if sync.op == "all_reduce" else (sync.op,):
@@ -168,7 +151,7 @@ class _Step:
         placement = self.model.placement(self.layout.tp, self.layout.embedding, self.layout.cut)
         width = max(len(placement.kv_heads(rank)) for rank in range(self.layout.tp)) * self.model.config.head_size
         piece = 2 * self.job.micro_batch * self.tokens * width * self.job.precision.activations
-        hops = self.layers * (self.layout.cp - 1) * self.micro_batches
+        hops = self.layers * (self.layout.cp - 1) * self.m
         again = int(self.job.recompute == "full")
         meeting = self.machine.spread(self.layout, "cp", self.stage)           # a ring is as slow as its worst hop
         for phase, times, what in (("forward", 1, "K, V"), ("backward", 2 + again, "K, V and their gradients")):
@@ -186,13 +169,13 @@ class _Step:
         cut = layout.tp if layout.sequence or self.scatter_gather else 1
         inside = self.machine.spread(layout, "tp", self.stage)
         for phase, end in (("forward", last), ("backward", 0)):
-            count = self.micro_batches * (layout.chunks - (self.stage == end))
+            count = self.m * (layout.chunks - (self.stage == end))
             other = (self.stage + (1 if end else -1)) % layout.pp
             yield self.row("pp", "to the next stage" if end else "to the stage before", phase, "send",
                            self.stream / cut, count, worst, "b·s·h/tp" if cut > 1 else "b·s·h", "SC21, section 4.1",
                            shares=(boundary(self.machine, layout, self.stage, other).shares, mean))
             if cut > 1 and not layout.sequence:
-                comes = self.micro_batches * (layout.chunks - (self.stage == last - end))
+                comes = self.m * (layout.chunks - (self.stage == last - end))
                 yield self.row("tp", "gather of what comes from a stage", phase, "all_gather", self.stream, comes,
                                inside, "b·s·h", "SC21, section 4.1")
         if self.model.config.tied and self.stage in (0, last):
@@ -244,7 +227,7 @@ class _Step:
         for part, numbers in held.items():
             times = max(self.layers, 1) if part == "layer" else 1
             yield self.row("dp", f"{term}, {part}", phase, op, numbers / times * bytes_each,
-                           times * self.micro_batches, meeting,
+                           times * self.m, meeting,
                            "P/L a layer and micro-batch" if part == "layer" else "P a micro-batch", ZERO, part=part)
 
     def experts(self) -> Iterator[Traffic]:
@@ -257,7 +240,7 @@ class _Step:
         again = 2 if self.job.recompute == "full" else 0
         for phase, times in (("forward", 2), ("backward", 2 + again)):
             yield self.row("ep", "tokens to their experts and back", phase, "all_to_all", payload,
-                           times * self.layers * self.micro_batches, meeting, "k·b·s·h numbers of each rank",
+                           times * self.layers * self.m, meeting, "k·b·s·h numbers of each rank",
                            "Lepikhin et al. 2020")
 
     def owed(self) -> Iterator[Traffic]:

@@ -18,7 +18,7 @@ if kind == "full":
     sys.exit("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device")
 if kind == "hang":
     (Path(os.environ["TMPDIR"]) / "half.whl").write_bytes(wheel.read_bytes()[:100])
-    time.sleep(20)
+    time.sleep(300)
 if kind == "slow":
     time.sleep(0.7)
 destination = Path(arguments[arguments.index("--dest") + 1])
