@@ -24,7 +24,7 @@ _FOLDERS = re.compile(r"(?<![\w./~\\-])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s/\\'\
 def recorded_so_far(group: "Communicator") -> str:
     """What this rank has recorded, packed: also the marks it is in, and the call, as if both ended now.
 
-    It may be called from another thread while the rank waits, for the last time.
+    It may be called from another thread, while the rank waits or goes on.
     """
     recorder = group.recorder
     if (pending := group.pending) is not None:
@@ -33,7 +33,7 @@ def recorded_so_far(group: "Communicator") -> str:
         about = recorder.about()
     except Exception:                  # it looks at a run that was broken off; the recording must not be lost by that
         about = {}
-    return pack(recorder, open_marks=recorder.open_marks(), about=about)
+    return pack(recorder, cut_off=True, about=about)
 
 
 def joined_so_far(group: "Communicator", parts: Sequence[str | None], why: str) -> Trace | None:
@@ -97,16 +97,17 @@ def _waiting(calls: list[Unfinished], name: str) -> str:
 
 
 def _elsewhere(trace: Trace) -> list[str]:
-    """The ranks that were in no call, by the last one that they had been in."""
-    inside = set(trace.unfinished["rank"].tolist())
+    """The ranks that were in no call, by the last one that they had been in, and those of which nothing is known."""
+    inside, known = set(trace.unfinished["rank"].tolist()), set(trace.ranks)
     others: dict[str, list[int]] = {}
     last = {rank: number for number, (rank, check) in enumerate(
         zip(trace.events["rank"].tolist(), trace.where(plane="control").tolist(), strict=True)) if not check}
     for rank in range(min(trace.run["ranks"], _MOST_RANKS)):
         if rank not in inside:
-            told = f"the last one was {_named(trace.event(last[rank]))}" if rank in last else "none had ended there"
+            told = (f"in no call; the last one was {_named(trace.event(last[rank]))}" if rank in last else
+                    "in no call; none had ended there" if rank in known else "not heard of: nothing is recorded there")
             others.setdefault(told, []).append(rank)
-    return [f"{_ranks_were(ranks)} in no call; {told}." for told, ranks in others.items()]
+    return [f"{_ranks_were(ranks)} {told}." for told, ranks in others.items()]
 
 
 def _named(call: Unfinished | Event) -> str:

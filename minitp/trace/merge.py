@@ -21,7 +21,7 @@ from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.kept import once
 from minitp.trace.recorder import Clock, Recorder
-from minitp.trace.schema import CHECK, TIMES, Event, Mark, Unfinished
+from minitp.trace.schema import CHECK, TIMES, Event, Unfinished
 from minitp.trace.timeline import sync_numbers
 from minitp.trace.values import as_plain
 
@@ -118,15 +118,17 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     return trace
 
 
-def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: Sequence[Mark] = (),
+def pack(recorder: Recorder, held: Mapping[str, int] | None = None, *, cut_off: bool = False,
          about: Mapping[str, Any] | None = None) -> str:
     """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry.
 
-    about: what it knows of the header, where no rank knows it yet
+    cut_off  the run failed: also the marks that the rank is in, and it may go on while this looks. So what refers to
+             something is taken before it: values, the events that they are of, the marks that these lie in
+    about    what it knows of the header, where no rank knows it yet
     """
-    values = [{"event": event, "before": as_plain(before), "after": as_plain(after)}
-              for event, before, after in recorder.values]
-    events, marks = list(recorder.events), [*recorder.marks, *open_marks]
+    kept, events = list(recorder.values), list(recorder.events)
+    marks = recorder.marks_so_far() if cut_off else recorder.marks
+    values = [{"event": event, "before": as_plain(before), "after": as_plain(after)} for event, before, after in kept]
     begins = [*(event.enter for event in events[:1]), *(mark.enter for mark in marks),
               *(call.enter for call in recorder.unfinished[:1])]
     base = min(begins, default=None)
@@ -140,10 +142,17 @@ def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: 
 
 
 def _still_unfinished(calls: Sequence[Unfinished], events: Sequence[Event]) -> list[Unfinished]:
-    """Without those that have ended since: a rank that isn't stuck goes on while it is asked for its recording."""
-    ended = {(event.axis, event.group, event.sequence, event.op, event.peer) for event in events
-             if event.reason != CHECK} if calls else set()
-    return [call for call in calls if (call.axis, call.group, call.sequence, call.op, call.peer) not in ended]
+    """Without those that have ended since: a rank that isn't stuck goes on while it is asked for its recording. Each
+    once: one that failed then, or whose rank was asked twice, is noted twice."""
+    by_key: dict[tuple, Unfinished] = {}
+    for call in calls:
+        by_key.setdefault(_key(call), call)
+    ended = {_key(event) for event in events if event.reason != CHECK} if calls else set()
+    return [call for key, call in by_key.items() if key not in ended]
+
+
+def _key(call: Event | Unfinished) -> tuple[Any, ...]:
+    return call.axis, call.group, call.sequence, call.op, call.peer
 
 
 def _shifted(trace: Trace, by: int) -> Trace:

@@ -64,9 +64,9 @@ class Recorder:
         try:
             yield
         finally:
-            self._open.pop()
             if self.keep_events:
                 self.marks.append(Mark(self.rank, phase, step, micro_batch, enter, time.perf_counter_ns()))
+            self._open.pop()                          # behind that: who looks from another thread misses no mark
             self._phase, self._step, self._micro_batch = outer
             if self.keep_values and not outer[0]:
                 self._condense()                      # outside all marks: this time is nobody's computing
@@ -111,10 +111,12 @@ class Recorder:
                 self.rank, group.axis, group.first, call.sequence, call.op, call.root, call.peer, call.site,
                 self._phase, self._step, self._micro_batch, call.shape, call.dtype, enter, time.perf_counter_ns()))
 
-    def open_marks(self) -> list[Mark]:
-        """The marks that the rank is in, as if they ended now."""
-        now = time.perf_counter_ns()
-        return [mark._replace(leave=now) for mark in self._open] if self.keep_events else []
+    def marks_so_far(self) -> list[Mark]:
+        """The marks that have ended, and those that the rank is in, as if they ended now. It may go on meanwhile."""
+        still, ended = list(self._open), list(self.marks)      # in this order: what ends in between isn't missed …
+        now, begun = time.perf_counter_ns(), {mark[:-1] for mark in ended}
+        return ended + [mark._replace(leave=now) for mark in still
+                        if self.keep_events and mark[:-1] not in begun]             # … and isn't there twice
 
     # --- values ------------------------------------------------------------------------------------------------------
 

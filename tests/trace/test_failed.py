@@ -1,5 +1,7 @@
 """The trace of a run that failed: its file, its rows of several ranks joined, and what is said of it."""
 import json
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -85,6 +87,47 @@ def test_a_call_that_ended_while_its_rank_was_asked_is_no_unfinished_one():
     trace = joined([pack(recorder(0, events=[EVENT, check], lost=[same, same._replace(sequence=8)]))], None,
                    {"ranks": 1})
     assert [call.sequence for call in trace.unfinished_rows()] == [8]         # of this one the check alone has ended
+
+
+class Moving(Recorder):
+    """A rank that goes on: whenever a list of its recording is looked at, its pass ends and the next one has begun."""
+
+    def __init__(self):
+        super().__init__()
+        self.passes = 0
+        self._go_on()
+
+    def _go_on(self):
+        if self.passes:
+            self._mark.__exit__(None, None, None)
+        self.passes += 1
+        self._mark = self.mark("decode", self.passes)
+        self._mark.__enter__()
+        now = time.perf_counter_ns()
+        self.events.append(EVENT._replace(sequence=self.passes, step=self.passes, enter=now, leave=now))
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name in ("values", "events", "marks", "_open", "unfinished") and sys._getframe(1).f_code.co_name in (
+                "pack", "marks_so_far"):
+            found = list(found)
+            self._go_on()
+        return found
+
+
+def test_a_rank_that_goes_on_while_its_recording_is_packed_has_each_pass_once_and_no_event_outside():
+    trace = joined([pack(Moving(), cut_off=True)], None, {"ranks": 1})
+    marks, events = trace.mark_rows(), list(trace)
+    assert len({mark.step for mark in marks}) == len(marks) >= len(events) > 1
+    assert all(sum(mark.enter <= event.enter and event.leave <= mark.leave and mark.step == event.step
+                   for mark in marks) == 1 for event in events)
+
+
+def test_a_call_that_is_noted_twice_is_there_once():
+    """By who asks the rank while it waits, by a second one who asks, and once the call has failed."""
+    lost = [CALL, CALL._replace(sequence=9), CALL._replace(leave=95), CALL._replace(leave=99)]
+    trace = joined([pack(recorder(0, lost=lost))], None, {"ranks": 1})
+    assert [(call.sequence, call.leave - call.enter) for call in trace.unfinished_rows()] == [(1, 50), (9, 50)]
 
 
 def test_nothing_recorded_is_no_trace():

@@ -10,21 +10,30 @@ from rich.console import Console
 from minitp.commands.trace import check
 from minitp.config import TINY
 from minitp.placement import Placement
-from minitp.trace import Timeline, Trace
+from minitp.trace import Mark, Timeline, Trace
 from minitp.trace.export import chrome, csv
 from minitp.trace.failed import waiting_lines
 from minitp.trace.predict import GenerationPlan, predict
 from minitp.trace.show import show
-from minitp.trace.summary import BY, as_plain
+from minitp.trace.summary import BY, arrivals, as_plain
 
 
 def test_who_was_where():
     calls = [CALL._replace(rank=rank) for rank in (0, 2, 3)]
-    trace = Trace.of([EVENT._replace(rank=rank) for rank in range(5)], unfinished=calls, run={"ranks": 6, "failed": ""})
+    trace = Trace.of([EVENT._replace(rank=rank) for rank in range(5)], [Mark(5, "decode", 0, None, 0, 9)],
+                     unfinished=calls, run={"ranks": 7, "failed": ""})
     assert waiting_lines(trace) == [
         "Ranks 0, 2 and 3 were in all_reduce at mlp.down, call 1, for 50 ns.",
         "Ranks 1 and 4 were in no call; the last one was all_reduce at attention.o, call 0.",
-        "Rank 5 was in no call; none had ended there."]
+        "Rank 5 was in no call; none had ended there.",
+        "Rank 6 was not heard of: nothing is recorded there."]
+
+
+def test_a_message_that_never_ended_takes_no_sync_point_away():
+    """Messages are numbered on their own: number 0 of them is not sync point 0."""
+    met = [EVENT._replace(rank=rank) for rank in range(2)]
+    assert [len(arrivals(Timeline.of(Trace.of(met, unfinished=[call])))) for call in (
+        CALL._replace(op="send", peer=1, sequence=0), CALL._replace(sequence=0))] == [1, 0]
 
 
 def test_what_tells_calls_apart_is_said():
