@@ -90,11 +90,12 @@ def test_a_call_that_ended_while_its_rank_was_asked_is_no_unfinished_one():
 
 
 class Moving(Recorder):
-    """A rank that goes on: whenever a list of its recording is looked at, its pass ends and the next one has begun."""
+    """A rank that goes on: right after `looks` of the lists of its recording have been looked at, its pass ends and the
+    next one has begun."""
 
-    def __init__(self):
+    def __init__(self, looks):
         super().__init__()
-        self.passes = 0
+        self.looks, self.passes = looks, 0
         self._go_on()
 
     def _go_on(self):
@@ -110,15 +111,18 @@ class Moving(Recorder):
         found = super().__getattribute__(name)
         if name in ("values", "events", "marks", "_open", "unfinished") and sys._getframe(1).f_code.co_name in (
                 "pack", "marks_so_far"):
-            found = list(found)
-            self._go_on()
+            found, self.looks = list(found), self.looks - 1
+            if self.looks == 0:
+                self._go_on()
         return found
 
 
-def test_a_rank_that_goes_on_while_its_recording_is_packed_has_each_pass_once_and_no_event_outside():
-    trace = joined([pack(Moving(), cut_off=True)], None, {"ranks": 1})
+@pytest.mark.parametrize("looks", [1, 2, 3, 4])
+def test_a_rank_that_goes_on_while_its_recording_is_packed_has_each_pass_once_and_no_event_outside(looks):
+    moving = Moving(looks)
+    trace = joined([pack(moving, cut_off=True)], None, {"ranks": 1})
     marks, events = trace.mark_rows(), list(trace)
-    assert len({mark.step for mark in marks}) == len(marks) >= len(events) > 1
+    assert moving.passes == 2 and len({mark.step for mark in marks}) == len(marks) >= len(events) >= 1
     assert all(sum(mark.enter <= event.enter and event.leave <= mark.leave and mark.step == event.step
                    for mark in marks) == 1 for event in events)
 
