@@ -135,13 +135,14 @@ class Job:
         return None
 
     def _out_of_time(self, code: int, headline: str) -> None:
-        """Ask the others where they are, tell it once (the lowest rank that asks), end the job."""
+        """Ask the others where they are, tell it once (the lowest rank that asks), end the job. A rank that has failed
+        tells more: why it doesn't come."""
         if not self._ending.acquire(blocking=False):
             return                                  # the main thread is already telling what it failed of
         mine = self.where()
         self.hotline.tell(ASK, headline)
         where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
-        if all(rank > self.rank for rank in self.hotline.heard[ASK]):
+        if not self._is_told() and min(self.hotline.heard[ASK], default=self.size) > self.rank:
             silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
             account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
             if self.rescued is not None:
@@ -149,8 +150,12 @@ class Job:
             _write(f"minitp: error: {account}", code)
             self._rescue(account, False, code)
             self.abort(code)
-        self._leave_to_others(2.0)
+        self._leave_to_others(5.0)
         self.abort(code)
+
+    def _is_told(self) -> bool:
+        """Whether another rank has failed, or has told what the run fails of and asks for what was recorded."""
+        return bool(self.hotline.heard[FAILED] or self.hotline.heard[FETCH])
 
     def _leave_to_others(self, seconds: float) -> None:
         """Answer those who ask, for so long: another rank tells what has happened, keeps the trace, and aborts."""
@@ -170,8 +175,14 @@ class Job:
         """Hand what the ranks have recorded, as far as they answer, to whoever wants it, and pass on what it says."""
         if self.rescued is None or not self.groups:
             return
+        if self.hotline.heard[FETCH]:
+            self._leave_to_others(5.0)              # who asked first keeps it: of one trace there is one writer
+            return
         self.hotline.tell(FETCH, "")
         others = self.hotline.wait_for_all(RECORDING, FETCH_SECONDS)
+        if min(self.hotline.heard[FETCH], default=self.rank) < self.rank:
+            self._leave_to_others(5.0)              # both asked at once
+            return
         parts = [self._recording() if rank == self.rank else others.get(rank) or None for rank in range(self.size)]
         if words := handed_over(self.rescued, self.groups[0], parts, why, refusal):
             _write(f"minitp: {words}", code)

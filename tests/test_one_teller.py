@@ -1,0 +1,100 @@
+"""Of the ranks of an MPI job that fail at different times one writes the trace, and who knows more tells it first.
+
+Without MPI: a job whose hotline is a list of what the others say, and when.
+"""
+import threading
+
+import pytest
+
+from minitp.comm import Communicator
+from minitp.comm.threads import ThreadTransport, ThreadWorld
+from minitp.launcher import processes
+from minitp.launcher.hotline import ANSWER, ASK, FAILED, FETCH, RECORDING
+from minitp.launcher.processes import Job
+from minitp.launcher.telling import OUT_OF_TIME, describe
+
+RANK, SIZE = 1, 4
+
+
+class Line:
+    """A hotline on which the others say what `says` has, as soon as this rank waits for an answer of that kind."""
+
+    def __init__(self, says):
+        self.says, self.told = says, []
+        self.heard = {kind: {} for kind in (FAILED, ASK, ANSWER, FETCH, RECORDING)}
+
+    def tell(self, kind, text):
+        self.told.append(kind)
+
+    def listen(self):
+        pass
+
+    def wait_for_all(self, kind, seconds):
+        for (during, said), ranks in self.says.items():
+            if during == kind:
+                self.heard[said] |= dict.fromkeys(ranks, "1 another")
+        return dict(self.heard[kind])
+
+
+class AbortedError(Exception):
+    pass
+
+
+@pytest.fixture
+def outcome(monkeypatch):
+    """What a rank does that ends the job: what it tells, whom it asks, whether it keeps the trace or stands back."""
+    def after(end, says):
+        lines, stood_back = [], []
+
+        def abort(job, code):
+            raise AbortedError
+
+        monkeypatch.setattr(processes, "_write", lambda text, code: lines.append(text.splitlines()[0]))
+        monkeypatch.setattr(processes, "_mute", lambda *streams: None)
+        monkeypatch.setattr(processes, "handed_over", lambda *given: "kept")
+        monkeypatch.setattr(processes.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(Job, "abort", abort)
+        monkeypatch.setattr(Job, "_leave_to_others", lambda job, seconds: stood_back.append(seconds))
+        job, group = Job.__new__(Job), Communicator(ThreadTransport(ThreadWorld(SIZE), RANK))
+        job.rank, job.size, job.hotline, job.rescued, job.doing = RANK, SIZE, Line(says), len, None
+        job.groups, job._ending = [group], threading.Lock()
+        with pytest.raises(AbortedError):
+            end(job)
+        return lines, "minitp: kept" in lines, bool(stood_back)
+    return after
+
+
+def fails(job):
+    job.fail(describe(ValueError("line 7")))
+
+
+def out_of_time(job):
+    job._out_of_time(OUT_OF_TIME, "too long")
+
+
+@pytest.mark.parametrize("says, keeps", [
+    ({}, True),
+    ({(FAILED, FAILED): [2, 3]}, True),            # the lowest of those that fail keeps it
+    ({(FAILED, FAILED): [0]}, False),
+    ({(FAILED, FETCH): [3]}, False),               # another one failed earlier, alone, and is about it
+    ({(RECORDING, FETCH): [0]}, False),            # both asked at once
+    ({(RECORDING, FETCH): [3]}, True)])
+def test_who_fails_tells_its_error_and_one_keeps_the_trace(outcome, says, keeps):
+    lines, kept, stood_back = outcome(fails, says)
+    assert lines[0].startswith("rank 1: ") and kept is keeps and stood_back is not keeps
+
+
+@pytest.mark.parametrize("says, tells", [
+    ({}, True),
+    ({(ANSWER, ASK): [2, 3]}, True),               # the lowest of those that ask tells it
+    ({(ANSWER, ASK): [0, 3]}, False),
+    ({(ANSWER, FETCH): [3]}, False),               # a higher one asked earlier, and has told it
+    ({(ANSWER, FAILED): [3]}, False)])             # it tells why it never comes
+def test_who_is_out_of_time_tells_what_nobody_else_does(outcome, says, tells):
+    lines, kept, stood_back = outcome(out_of_time, says)
+    assert lines == ["minitp: error: too long", "minitp: kept"] * tells and kept is tells and stood_back is not tells
+
+
+def test_of_two_that_are_out_of_time_at_once_both_tell_and_one_keeps_the_trace(outcome):
+    lines, kept, stood_back = outcome(out_of_time, {(RECORDING, FETCH): [0]})
+    assert lines == ["minitp: error: too long"] and not kept and stood_back
