@@ -46,7 +46,7 @@ class Trace:
     run, clock      the header: plain data
     strings, shapes what the columns of words, and `shape`, give by number
     events, marks   {column: NumPy array}, the fields of `Event` and `Mark`; -1 stands for None
-    unfinished      the same of `Unfinished`: the calls that ranks of a run that failed were in
+    unfinished      the same of `Unfinished`: the calls that never gave a rank their result
     values          [{event, before, after or after_of}]; `value(event)` gives its arrays
     arrays, weights tables of the arrays inside the layers, and of the weights: see `array` and `weight`
     """

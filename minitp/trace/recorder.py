@@ -102,6 +102,11 @@ class Recorder:
         if self.listener is not None:
             self.listener(event)
 
+    def held_up(self, seconds: float) -> None:
+        """An emulated link takes so much longer for the collective or message that is about to be added."""
+        if self.keep_events:
+            self.delays.add(seconds)
+
     # --- a run that fails --------------------------------------------------------------------------------------------
 
     def lose(self, group: "Messages", call: "Call", enter: int) -> None:
