@@ -26,14 +26,9 @@ def recorded_so_far(group: "Communicator") -> str:
 
     It may be called from another thread, while the rank waits or goes on.
     """
-    recorder = group.recorder
     if (pending := group.pending) is not None:
-        recorder.lose(group, *pending)
-    try:
-        about = recorder.about()
-    except Exception:                  # it looks at a run that was broken off; the recording must not be lost by that
-        about = {}
-    return pack(recorder, cut_off=True, about=about)
+        group.recorder.lose(group, *pending)
+    return pack(group.recorder, cut_off=True)
 
 
 def joined_so_far(group: "Communicator", parts: Sequence[str | None], why: str) -> Trace | None:

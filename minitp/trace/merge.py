@@ -109,7 +109,9 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     zero = min((base for base in bases if base is not None), default=0)
     traces = [_shifted(Trace.from_plain(one["trace"]), 0 if base is None else base - zero)
               for one, base in zip(packed, bases, strict=True)]
-    run = run | next((one["about"] for one in packed if one["about"]), {})
+    told = [one for one in packed if one["about"]]
+    if told:                           # by the rank that was furthest: its passes are also those of the others
+        run = run | max(told, key=lambda one: len(one["trace"]["events"]["rank"]))["about"]
     run = run | emulated_part([delay for one in packed for delay in one["facts"]["delays"]])
     if None not in parts:
         run = complete_info(run, [one["facts"] for one in packed])
@@ -118,16 +120,14 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     return trace
 
 
-def pack(recorder: Recorder, held: Mapping[str, int] | None = None, *, cut_off: bool = False,
-         about: Mapping[str, Any] | None = None) -> str:
+def pack(recorder: Recorder, held: Mapping[str, int] | None = None, *, cut_off: bool = False) -> str:
     """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry.
 
-    cut_off  the run failed: also the marks that the rank is in, and it may go on while this looks. So what refers to
-             something is taken before it: values, the events that they are of, the marks that these lie in
-    about    what it knows of the header, where no rank knows it yet
+    cut_off: the run failed. Then also the marks that the rank is in, and what it knows of the header. It may go on
+    while this looks, so what refers to something is taken before it: values, events, the marks and passes of these.
     """
     kept, events = list(recorder.values), list(recorder.events)
-    marks = recorder.marks_so_far() if cut_off else recorder.marks
+    marks, about = (recorder.marks_so_far(), _about(recorder)) if cut_off else (recorder.marks, {})
     values = [{"event": event, "before": as_plain(before), "after": as_plain(after)} for event, before, after in kept]
     begins = [*(event.enter for event in events[:1]), *(mark.enter for mark in marks),
               *(call.enter for call in recorder.unfinished[:1])]
@@ -138,7 +138,14 @@ def pack(recorder: Recorder, held: Mapping[str, int] | None = None, *, cut_off: 
                      run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
     facts = local_facts() | {"delays": sorted(recorder.delays)} | ({} if held is None else {"held": dict(held)})
-    return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain(), "about": dict(about or {})})
+    return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain(), "about": about})
+
+
+def _about(recorder: Recorder) -> dict[str, Any]:
+    try:
+        return recorder.about()
+    except Exception:                  # it looks at a run that was broken off; the recording must not be lost by that
+        return {}
 
 
 def _still_unfinished(calls: Sequence[Unfinished], events: Sequence[Event]) -> list[Unfinished]:

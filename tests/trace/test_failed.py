@@ -95,7 +95,7 @@ class Moving(Recorder):
 
     def __init__(self, looks):
         super().__init__()
-        self.looks, self.passes = looks, 0
+        self.looks, self.passes, self.about = looks, 0, lambda: {"passes": self.passes}
         self._go_on()
 
     def _go_on(self):
@@ -123,8 +123,27 @@ def test_a_rank_that_goes_on_while_its_recording_is_packed_has_each_pass_once_an
     trace = joined([pack(moving, cut_off=True)], None, {"ranks": 1})
     marks, events = trace.mark_rows(), list(trace)
     assert moving.passes == 2 and len({mark.step for mark in marks}) == len(marks) >= len(events) >= 1
+    assert trace.run["passes"] >= len(events)                  # the header foretells them all
     assert all(sum(mark.enter <= event.enter and event.leave <= mark.leave and mark.step == event.step
                    for mark in marks) == 1 for event in events)
+
+
+def test_the_header_is_of_the_rank_that_was_furthest():
+    """Ranks that go on while they are asked, one after the other, tell of more and more passes."""
+    parts = []
+    for rank, events in enumerate((1, 3, 2)):
+        one = recorder(rank, events=[EVENT._replace(rank=rank, sequence=n) for n in range(events)])
+        one.about = lambda passes=events: {"passes": passes}
+        parts.append(pack(one, cut_off=True))
+    assert joined(parts, None, {"ranks": 3}).run["passes"] == 3
+
+
+def test_a_header_that_can_not_be_told_costs_no_events():
+    def about():
+        raise IndexError("the run was broken off in the middle of this")
+    one = recorder(0, events=[EVENT])
+    one.about = about
+    assert len(joined([pack(one, cut_off=True)], None, {"ranks": 1})) == 1
 
 
 def test_a_call_that_is_noted_twice_is_there_once():

@@ -11,6 +11,7 @@ from minitp.commands.trace import check
 from minitp.config import TINY
 from minitp.placement import Placement
 from minitp.trace import Mark, Timeline, Trace
+from minitp.trace.check import reached
 from minitp.trace.export import chrome, csv
 from minitp.trace.failed import waiting_lines
 from minitp.trace.predict import GenerationPlan, predict
@@ -179,3 +180,9 @@ def test_a_run_that_ended_well_must_have_all(tmp_path, capsys):
     del trace.run["failed"]
     code, out = checked(trace, tmp_path, capsys)
     assert code == 1 and "rank 0 lacks" in out and "failed" not in out
+
+
+def test_how_far_the_ranks_had_come():
+    trace = Trace.of([EVENT._replace(rank=rank, sequence=n) for rank in (1, 2) for n in range(2 + rank)]
+                     + [EVENT._replace(rank=2, plane="control")], run={"ranks": 3})
+    assert [reached(trace, predicted) for predicted in (9, 4, 3, 0)] == [(0, 4, 0), (0, 4, 0), (0, 3, 1), (0, 0, 4)]
