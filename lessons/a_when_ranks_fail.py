@@ -43,30 +43,6 @@ def stuck(trace):
 
 
 # %% [markdown]
-# The first two troubles you meet twice: on threads of this process, and in real jobs of 2 processes each, started by
-# `minitp run`. Processes take a second to begin, so they begin here; what became of them is told further below. (Where
-# this lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
-# threads.)
-
-# %%
-SCRIPT = """
-import sys
-import numpy as np
-import minitp
-
-def main(tp):
-    for step in range(2):
-        if tp.rank == 1 and step == 1:
-            if sys.argv[1] == "fail":
-                raise ValueError("line 7 of the data is not a number")
-            return
-        tp.all_reduce(minitp.Partial(np.ones(4), tp), site="mlp.down", reason="add the ranks' partial sums")
-
-minitp.launch(main, deadline=0.8)
-"""
-failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
-
-# %% [markdown]
 # ## The rank that doesn't come: a hang
 #
 # The commonest mistake is an `if` around a collective: here rank 1 has run out of data one step before the others, and
@@ -97,7 +73,31 @@ guess.check(len(re.findall(r"\d+", waiting.partition(":")[0])), "all but the one
 # and who doesn't**. The ranks that wait are the healthy ones. The culprit is the rank with another line. Calls are
 # counted from 0, so `call 1` is the second sum.
 #
-# Now the same in the trace. An event is recorded when a call has ended.
+# Is it the same on real processes? Two jobs of 2 processes each, by `minitp run`, are to tell: one hangs like this, one
+# fails in another way. They take a second, so they begin here; what became of them is told further below. (Where this
+# lesson itself runs under mpirun the jobs are left out; without an MPI `minitp run` says so and makes the ranks
+# threads.)
+
+# %%
+SCRIPT = """
+import sys
+import numpy as np
+import minitp
+
+def main(tp):
+    for step in range(2):
+        if tp.rank == 1 and step == 1:
+            if sys.argv[1] == "fail":
+                raise ValueError("line 7 of the data is not a number")
+            return
+        tp.all_reduce(minitp.Partial(np.ones(4), tp), site="mlp.down", reason="add the ranks' partial sums")
+
+minitp.launch(main, deadline=0.8)
+"""
+failing, hanging = (jobs.start(SCRIPT, "minitp", "run", "-n", "2", "trouble.py", how) for how in ("fail", "hang"))
+
+# %% [markdown]
+# Meanwhile, the same hang in the trace. An event is recorded when a call has ended.
 #
 # **Predict.** How many events does the trace have, all ranks together?
 

@@ -58,9 +58,12 @@ FIRST = {"token": (2, "1 is the prompt with the first new token"),       # where
 
 def chosen_passes(passes: Passes) -> tuple[int, int]:
     """Indices of the first and last pass of the detail: from the sliders, which count from 1, or from the address,
-    which gives the number of a pass."""
+    which gives the number of a pass. A run that failed begins where it did."""
     rows, usual, (begin, help_) = passes.work, view.step_from(passes, 0), FIRST[passes.unit]
-    key, key_count, key_address = (f"timeline_{what}_{passes.unit}" for what in ("first", "count", "address"))
+    failed = len(passes.trace.unfinished["rank"]) > 0
+    begin = len(rows) if failed else begin
+    key, key_count, key_address = (f"timeline_{what}_{passes.unit}{'_failed' * failed}"
+                                   for what in ("first", "count", "address"))
     asked = query_int("token", 0, passes.rows[-1].number, -1)
     if asked >= 0 and asked != st.session_state.get(key_address):
         st.session_state[key] = 1 + next((i for i, row in enumerate(rows) if row.number >= asked), 0)
@@ -81,12 +84,17 @@ def chosen_passes(passes: Passes) -> tuple[int, int]:
 
 
 def detail(opened: Opened, passes: Passes) -> int:
-    """The lanes; a click on a bar opens Watch there. Returns the first pass shown."""
+    """The lanes of the passes that are chosen. Returns the first one."""
     st.subheader("Rank by rank", anchor=False)
     first, last = chosen_passes(passes)
+    lanes(opened, passes, first, last)
+    return first
+
+
+def lanes(opened: Opened, passes: Passes, first: int, last: int) -> None:
+    """A click on a bar opens Watch there."""
     bars = view.detail(passes, first, last)
     texts = view.hover_texts(passes, bars)
-    shown = passes.work[first:last + 1]
     blank = "parts of a pass, where Python draws and writes the token" if passes.unit == "token" else "passes"
     st.caption(f"Solid: the rank computes. Hatched: it waits for another rank. Ink: data moves. Blank: between two "
                f"{blank}, and nothing is recorded. Drag to zoom in, double-click to zoom out; a click on a bar opens "
@@ -95,14 +103,12 @@ def detail(opened: Opened, passes: Passes) -> int:
             zip(bars.rank.tolist(), bars.start.tolist(), texts, strict=True)]
     picked = page.chart(
         figures.lanes_figure(bars, texts, ink=page.ink()), rows=rows, key=f"timeline_lanes_{opened.digest}", pick=True,
-        alt=f"One lane per rank for {shown[0].name}{f' to {shown[-1].name}' if last > first else ''}: "
-            f"{count(len(bars), 'bar')} of computing, waiting and moving.")
+        alt=view.lanes_alt(passes, bars, first, last))
     for note in bars.notes:
         st.caption(note)
     if isinstance(picked, int) and picked != -1:                  # not a bar that leads to the end of its pass
         token, sync = view.place_in_watch(Steps.of(opened.timeline), picked)
         st.switch_page("views/watch.py", query_params={"run": opened.name, "token": str(token), "sync": str(sync)})
-    return first
 
 
 def other_link(opened: Opened, passes: Passes, groups: list[view.Group], first: int) -> None:
@@ -160,6 +166,9 @@ def cutting_further(passes: Passes) -> None:
 
 def show(opened: Opened) -> None:
     passes = passes_of(opened.digest, opened.timeline)
+    if not passes.work and len(opened.trace.unfinished["rank"]):
+        lanes(opened, passes, 0, -1)
+        return
     if not passes.work:
         st.info("This run has no passes: nothing of a model moved in it, so there is no time to show.")
         return

@@ -48,8 +48,9 @@ def _window(opened: Opened) -> dict[str, Any]:
     if shown >= of:
         return play
     key = f"window {opened.digest}"
-    token = query_int("token", 0, of - 1, 0)
-    keep(key, min(token, of - shown) if token >= shown else 0)
+    first = play["run"]["window"]["first"]
+    token = query_int("token", 0, of - 1, first)
+    keep(key, first if "token" not in st.query_params else min(token, of - shown) if token >= shown else 0)
     first = st.slider("First pass shown", 0, of - shown, key=key,
                       help=f"The run has {of:,} passes; {shown:,} of them fit into one picture.")
     return play_in(opened.digest, opened.timeline, first)

@@ -11,7 +11,7 @@ from minitp.trace.file import Trace
 from minitp.trace.info import run_info
 from minitp.trace.merge import joined, pack
 from minitp.trace.schema import Event, Unfinished
-from minitp.trace.wording import count, duration, plain
+from minitp.trace.wording import count, dimensions, duration, plain
 
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
@@ -79,19 +79,21 @@ def waiting_lines(trace: Trace) -> list[str]:
     Ranks 0 and 2 were in all_reduce at mlp.down, call 1, for 0.3 s.
     Rank 1 was in no call; its last one was all_reduce at mlp.down, call 0.
     """
-    calls: dict[tuple[str, str, int, int | None], list[Unfinished]] = {}
+    calls: dict[str, dict[str, list[Unfinished]]] = {}
     for call in trace.unfinished_rows() if is_failed(trace.run) else ():
-        calls.setdefault((call.op, call.site, call.sequence, call.peer), []).append(call)
+        what = f", of {dimensions(call.shape)} {plain(call.dtype, 20)}"
+        calls.setdefault(_named(call), {}).setdefault(what, []).append(call)
     if not calls:
         return []
-    lines = [_waiting(one) for one in calls.values()] + _elsewhere(trace)
+    lines = [_waiting(one, name + what * (len(kinds) > 1)) for name, kinds in calls.items()
+             for what, one in kinds.items()] + _elsewhere(trace)
     more = len(lines) - _MOST_LINES
     return lines if more <= 1 else [*lines[:_MOST_LINES], f"… and {more:,} more."]
 
 
-def _waiting(calls: list[Unfinished]) -> str:
+def _waiting(calls: list[Unfinished], name: str) -> str:
     longest = duration(max(call.leave - call.enter for call in calls))
-    return f"{_ranks_were(sorted({call.rank for call in calls}))} in {_named(calls[0])}, for {longest}."
+    return f"{_ranks_were(sorted({call.rank for call in calls}))} in {name}, for {longest}."
 
 
 def _elsewhere(trace: Trace) -> list[str]:

@@ -21,7 +21,7 @@ from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.kept import once
 from minitp.trace.recorder import Clock, Recorder
-from minitp.trace.schema import TIMES, Mark
+from minitp.trace.schema import CHECK, TIMES, Event, Mark, Unfinished
 from minitp.trace.timeline import sync_numbers
 from minitp.trace.values import as_plain
 
@@ -130,13 +130,20 @@ def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: 
     begins = [*(event.enter for event in events[:1]), *(mark.enter for mark in marks),
               *(call.enter for call in recorder.unfinished[:1])]
     base = min(begins, default=None)
-    trace = Trace.of(events, marks, values=values, unfinished=recorder.unfinished,
+    trace = Trace.of(events, marks, values=values, unfinished=_still_unfinished(recorder.unfinished, events),
                      arrays=[(of, as_plain(copy) or {}) for of, copy in recorder.inner],
                      weights=[(of, as_plain(copy) or {}) for of, copy in recorder.weights],
                      run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
     facts = local_facts() | {"delays": sorted(recorder.delays)} | ({} if held is None else {"held": dict(held)})
     return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain(), "about": dict(about or {})})
+
+
+def _still_unfinished(calls: Sequence[Unfinished], events: Sequence[Event]) -> list[Unfinished]:
+    """Without those that have ended since: a rank that isn't stuck goes on while it is asked for its recording."""
+    ended = {(event.axis, event.group, event.sequence, event.op, event.peer) for event in events
+             if event.reason != CHECK} if calls else set()
+    return [call for call in calls if (call.axis, call.group, call.sequence, call.op, call.peer) not in ended]
 
 
 def _shifted(trace: Trace, by: int) -> Trace:

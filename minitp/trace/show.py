@@ -10,6 +10,7 @@ from rich.text import Text
 from minitp.trace.emulated import emulated_line
 from minitp.trace.failed import failed_line, is_failed, left_out_line, waiting_lines
 from minitp.trace.file import Trace
+from minitp.trace.schema import MESSAGES
 from minitp.trace.show_training import step_lines
 from minitp.trace.simulated import is_simulated, lane_words, simulated_line
 from minitp.trace.summary import Row, crowded, stragglers, summarize, total, working_phases
@@ -201,8 +202,7 @@ def teaches(timeline: Timeline, phases: list[Row]) -> str:
     """One sentence that this trace supports."""
     by_name = {row.key: row for row in phases}
     if is_failed(timeline.trace.run) and len(timeline.trace.unfinished["rank"]):
-        return ("A collective ends when all its ranks have come to it. Those that waited are healthy, as a rule: look "
-                "for the rank that was somewhere else.")
+        return _teaches_of_failure(timeline.trace)
     if timeline.trace.run["ranks"] == 1:
         return ("One rank meets at the same places as many would, with nobody to wait for: run it on 2 and compare the "
                 "sync points (equal) and the waiting (not).")
@@ -222,3 +222,12 @@ def teaches(timeline: Timeline, phases: list[Row]) -> str:
         return (f"The others mostly waited for rank {worst}: a collective starts when its last rank arrives, so the "
                 "slowest rank sets everyone's pace.")
     return "A collective starts when its last rank arrives: every rank but the last one waits."
+
+
+def _teaches_of_failure(trace: Trace) -> str:
+    calls = trace.unfinished_rows()
+    one_call = len({call._replace(rank=0, enter=0, leave=0) for call in calls}) == 1 and calls[0].op not in MESSAGES
+    if one_call and len({call.rank for call in calls}) == trace.run["ranks"]:
+        return "A collective to which all ranks have come ends: this run was on its way, and not stuck."
+    return ("A collective ends when all its ranks have come to it. Those that waited are healthy, as a rule: look for "
+            "the rank that was somewhere else.")

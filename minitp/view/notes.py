@@ -17,6 +17,10 @@ def notes(steps: Steps, shown: Steps, window: Window, detail: str, broken: list[
     found: list[str] = []
     if not len(steps):
         found.append("This trace holds no sync point: nothing moved between ranks, so there is nothing to watch.")
+    if shown.lost.any():
+        found.append("The run failed at the last sync points of these passes: the key End leads there.")
+    elif steps.lost.any():
+        found.append("Where the run failed is behind these passes.")
     if emulated := emulated_line(run):
         found.append(emulated)
     if crowded(trace):

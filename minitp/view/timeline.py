@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitp.trace.failed import waiting_lines
 from minitp.trace.file import Trace
 from minitp.trace.schema import Unfinished
 from minitp.trace.summary import arrivals
@@ -224,6 +225,14 @@ def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
 def _never_ended(call: Unfinished) -> str:
     return (f"rank {call.rank} was in {plain(call.op, 60)} at {plain(call.site, 60)}, call {call.sequence}, for "
             f"{duration(call.leave - call.enter)}: it {ENDLESS_WORD}")
+
+
+def lanes_alt(passes: Passes, bars: Bars, first: int, last: int) -> str:
+    """The lanes in words; of a run that failed also who was in what then."""
+    shown = passes.work[first:last + 1]
+    of = f" for {shown[0].name}{f' to {shown[-1].name}' if last > first else ''}" if shown else ""
+    lost = waiting_lines(passes.trace) if (bars.kind == ENDLESS).any() else []
+    return " ".join([f"One lane per rank{of}: {count(len(bars), 'bar')} of computing, waiting and moving.", *lost])
 
 
 def place_in_watch(steps: Steps, event: int) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from minitp.view.sync_arrays import SyncArrays, detail_of
 from minitp.view.tour import tour
 from minitp.view.training_arrays import part_of_site as part_of_training
 from minitp.view.weights import weights
-from minitp.view.window import MOST_SYNCS, ROOM, Window, window
+from minitp.view.window import MOST_SYNCS, ROOM, Window, last_window, window
 
 FORMAT, VERSION = "minitp play", 1
 MOST_BROKEN = 100                  # sites that are named
@@ -40,7 +40,8 @@ OTHERS = 25_000                    # bytes: about what the header, the tour and 
 
 def play(trace: Trace, *, first: int | None = None, count: int | None = None,
          timeline: Timeline | None = None) -> dict[str, Any]:
-    """The play of the passes `first` … `first + count - 1`: by default of as many as fit into about 1 MB.
+    """The play of the passes `first` … `first + count - 1`: by default of as many as fit into about 1 MB, the first of
+    the run, or the last of one that failed.
 
     timeline: that of `trace`, where it is there already. The window is clamped to the passes that there are. Never
     raises on a trace that `Trace.read` accepted.
@@ -52,13 +53,15 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None,
     held, weight_blob = weights(placement, steps.ranks, trace, ROOM // 8)
     prompt = words.prompt[-MOST_WORDS:]
     used = len(json.dumps([held, prompt, prompt, weight_blob.text()])) + OTHERS
-    shown_passes = window(steps, arrays.of, first, count, max(ROOM - used, ROOM // 2))
+    room = max(ROOM - used, ROOM // 2)
+    shown_passes = (last_window(steps, arrays.of, room) if first is count is None and is_failed(trace.run) else
+                    window(steps, arrays.of, first, count, room))
     shown = steps.part(shown_passes.first, shown_passes.count, MOST_SYNCS)
     strings, layouts = Strings(), Layouts(shown_passes.detail)
     start = int(steps.passes.first[shown_passes.first]) if len(steps) else 0
     columns, shapes = _syncs(shown, parts[start:start + len(shown)], strings)
     columns["layout"] = [layouts.add(some) for some in shown_passes.slots]
-    run = _run(steps, detail_of(trace), shown_passes)
+    run, never = _run(steps, detail_of(trace), shown_passes), never_ended(shown)
     run["notes"] = notes(steps, shown, shown_passes, run["values"], run["broken"],
                          layouts.blob.holes or weight_blob.holes)
     if len(prompt) < len(words.prompt):
@@ -72,7 +75,7 @@ def play(trace: Trace, *, first: int | None = None, count: int | None = None,
         "layouts": layouts.table, "blob": layouts.blob.text(),
         "weights": held, "weight_blob": weight_blob.text(),
     }
-    if never := never_ended(shown):
+    if never:
         made["never"] = never
     return made | {"tour": tour(made)}
 

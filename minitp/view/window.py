@@ -52,6 +52,14 @@ def window(steps: Steps, slots_of: Callable[[int], list[Slot]], first: int | Non
     return Window(first, taken, total, made, detail)
 
 
+def last_window(steps: Steps, slots_of: Callable[[int], list[Slot]], room: int) -> Window:
+    """As many of the last passes as `room` bytes can hold: of a run that failed, what led to it."""
+    found = window(steps, slots_of, None, None, room)
+    while found.first + found.count < found.of:                    # passes differ: those at the end may take more
+        found = window(steps, slots_of, max(found.of - found.count, found.first + 1), None, room)
+    return found
+
+
 def _of_all(kept: dict[tuple, tuple[list[Slot], int]], detail: Detail) -> int:
     return sum(_bytes(slots, often, detail) for slots, often in kept.values())
 

@@ -94,7 +94,7 @@ def test_memory_is_measured_once_more_where_it_is_over_and_the_smaller_number_co
 
 def test_the_record_of_a_run_is_what_its_measurement_says():
     found = judged(SUM, right)
-    spent = said(found.run)
+    spent = said(found.tried.run)
     assert (spent.sync_points, spent.payload, spent.ring) == (1, found.spent.payload, found.spent.ring)
     assert of_all(spent, [found.spent]) == found.spent and not spent.memory
 

@@ -362,6 +362,18 @@ def test_an_attempt_shows_points_and_timeline(capsys):
     assert capsys.readouterr().out.startswith("✗ A bias, once: 0 of ")
 
 
+def test_an_attempt_that_fails_shows_how_far_it_came(capsys):
+    def stops(tp, x_p, W_p, b):
+        summed(tp, x_p @ W_p.T)
+        if tp.rank == 1:
+            raise ValueError("a typo")
+        summed(tp, x_p)
+
+    puzzle("bias-once", stops)
+    out = capsys.readouterr().out
+    assert "a typo" in out and "Picture: A lane over time" in out and "never ended" in out
+
+
 def test_unknown_puzzles_and_calls_are_refused():
     with pytest.raises(ConfigError, match="there are bias-once"):
         puzzle("bias-twice", right)

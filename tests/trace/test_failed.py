@@ -14,7 +14,7 @@ from minitp.trace import Timeline, Trace
 from minitp.trace.failed import failed_line, is_failed, joined_so_far, recorded_so_far, waiting_lines
 from minitp.trace.merge import joined, pack
 from minitp.trace.recorder import Recorder
-from minitp.trace.schema import Unfinished
+from minitp.trace.schema import CHECK, Unfinished
 
 
 @pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
@@ -76,6 +76,15 @@ def test_a_rank_that_says_nothing_any_more_and_one_that_recorded_nothing():
     assert Trace.from_plain(json.loads(json.dumps(trace.to_plain()))).ranks == [2]
     assert "hosts" in joined([pack(recorder(0)), pack(recorder(1, events=[EVENT._replace(rank=1)]))], None,
                              {"ranks": 2}).run
+
+
+def test_a_call_that_ended_while_its_rank_was_asked_is_no_unfinished_one():
+    """Out of time is not stuck: the rank goes on while its recording is packed."""
+    of_event = {name: getattr(EVENT, name) for name in Unfinished._fields}
+    same, check = Unfinished(**of_event), EVENT._replace(sequence=8, reason=CHECK, plane="control")
+    trace = joined([pack(recorder(0, events=[EVENT, check], lost=[same, same._replace(sequence=8)]))], None,
+                   {"ranks": 1})
+    assert [call.sequence for call in trace.unfinished_rows()] == [8]         # of this one the check alone has ended
 
 
 def test_nothing_recorded_is_no_trace():

@@ -27,6 +27,13 @@ def test_who_was_where():
         "Rank 5 was in no call; none had ended there."]
 
 
+def test_what_tells_calls_apart_is_said():
+    calls = [CALL, CALL._replace(rank=1, shape=(9,)), CALL._replace(rank=2)]
+    assert waiting_lines(Trace.of([], unfinished=calls, run={"failed": ""})) == [
+        "Ranks 0 and 2 were in all_reduce at mlp.down, call 1, of 1×8 float32, for 50 ns.",
+        "Rank 1 was in all_reduce at mlp.down, call 1, of 9 float32, for 50 ns."]
+
+
 def test_messages_have_two_ends():
     calls = [CALL._replace(op="send", peer=1), CALL._replace(rank=1, op="receive", peer=0, site="ring")]
     trace = Trace.of([], unfinished=calls, run={"failed": ""})
@@ -55,6 +62,14 @@ def test_the_summary_says_it_first_and_what_it_leaves_out():
     assert "The time in 2 calls that never ended is in none of these numbers." in tables
     assert "look for the rank" in tables and "the slowest rank" not in tables
     assert "failed" not in printed(Trace.of([EVENT])) and "never ended" not in printed(Trace.of([EVENT]))
+
+
+def test_a_run_whose_ranks_are_all_in_one_call_was_not_stuck():
+    calls = [CALL._replace(rank=rank) for rank in range(4)]
+    assert "on its way, and not stuck" in printed(small(calls=calls))
+    for changes in ({"site": "elsewhere"}, {"shape": (9,)}, {"dtype": "float64"}, {"rank": 2}):
+        assert "look for the rank" in printed(small(calls=[*calls[:3], calls[3]._replace(**changes)]))
+    assert "look for the rank" in printed(small(calls=[call._replace(op="send", peer=0) for call in calls]))
 
 
 @pytest.mark.parametrize("trace", [small(), small(calls=()), Trace.of([], unfinished=CALLS, run={"failed": NASTY}),

@@ -27,7 +27,7 @@ from minitp.view.timeline import place_in_watch
 from minitp.view.watch import play
 from tests.view.failed_runs import RUNS, generation, hang, in_loading, nothing_at_all, training
 from tests.view.test_hostile import EVIL, look_at_all, small, texts, times, words
-from tests.view.timed_traces import event
+from tests.view.timed_traces import all_reduces, event
 
 RUN = {"world": "mpi", "cores": 64, "ranks": 3, "failed": "a rank is gone",
        "coordinates": [{"tp": rank} for rank in range(3)]}
@@ -139,6 +139,20 @@ def test_a_call_that_never_ended_has_its_place_in_watch():
     trace = hang()
     steps = Steps.of(Timeline.of(trace))
     assert [place_in_watch(steps, -2 - call) for call in range(3)] == [(1, 0), (1, 0), (0, 0)]    # there are two calls
+
+
+def test_of_a_long_run_the_end_is_shown():
+    own = [[7, 5, 3]] * 9_000
+    trace = all_reduces(own, [10] * len(own), per_pass=9, site=SITE)
+    end = int(trace.events["leave"].max())
+    calls = [lost(rank, 9_000, end + 5, end + 9, step=1001) for rank in (0, 2)]
+    trace = Trace.of(list(trace), trace.mark_rows(), unfinished=calls, run=RUN)
+    made = play(trace)
+    window = made["run"]["window"]
+    assert window["first"] + window["count"] == window["of"] == 1_001 and window["first"] > 0
+    assert len(json.dumps(made)) < 1_000_000 and [int(k) for k in made["never"]] == [len(made["syncs"]["pass"]) - 1]
+    assert "The run failed at the last sync points" in made["run"]["notes"][0]
+    assert "Where the run failed is behind" in play(trace, first=0, count=5)["run"]["notes"][0]
 
 
 def test_nothing_at_all_has_a_banner_and_no_picture():

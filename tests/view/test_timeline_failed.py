@@ -108,7 +108,7 @@ def test_the_figure_names_them_and_outlines_them_in_red():
     first, second = [one for one in figure.data if one.name == "never ended"]
     assert first.marker.line.color == RED and first.marker.pattern.shape == "/" and first.text == ("never ended",)
     assert (first.showlegend, second.showlegend) == (True, False)
-    assert all(number < 0 for one in (first, second) for number in one.customdata)      # a click opens nothing
+    assert all(number < 0 for one in (first, second) for number in one.customdata)
     assert view.hover_texts(passes, bars)[-1] in second.hovertext
 
 

@@ -47,5 +47,5 @@ def puzzle(name: str, fn: Callable[..., Any], seed: int = 0) -> None:
     print(f"{'✓' if found.status == 'solved' else '✗'} {asked.title}: {found.points} of {FULL} points.")
     for words in found.words:
         print(f"  {words}".replace("\n", "\n  "))
-    if found.run is not None:
-        pictures.timeline(found.run)
+    if found.tried is not None:
+        pictures.timeline(found.tried)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from minitp.lesson.attempt import DEADLINE, answering, attempt, told
+from minitp.lesson.attempt import DEADLINE, Attempt, answering, attempt, told
 from minitp.lesson.puzzles.base import Budget, Puzzle, World
 from minitp.lesson.puzzles.spent import ALLOWANCE, Spent, measured, of_all, said
 from minitp.lesson.puzzles.values import wrong
@@ -29,11 +29,11 @@ MOST_RUNS = 3                                    # of one attempt: to see whethe
 
 @dataclass(frozen=True)
 class Judgment:
-    """words: what is wrong, or how the points come about. run: its first, None where it didn't end well."""
+    """words: what is wrong, or how the points come about. tried: its first run, None of a blank."""
     status: Status
     points: int
     words: list[str]
-    run: Run | None = None
+    tried: Attempt | None = None
     spent: Spent | None = None
 
 
@@ -44,29 +44,28 @@ def judged(puzzle: Puzzle, fn: Callable[..., Any], seed: int = 0, deadline: floa
     tried = attempt(_body(fn, world), world.ranks, deadline)
     if tried.run is None:
         return Judgment("failed", 0, [tried.error, *(known for piece, known in puzzle.errors.items()
-                                                     if piece in tried.error)])
+                                                     if piece in tried.error)], tried)
     if tried.blank:
         return Judgment("blank", 0, ["still blank."])
     if mistakes := wrong(world, tried.run.results):
-        return Judgment("wrong", 0, mistakes, tried.run)
+        return Judgment("wrong", 0, mistakes, tried)
     try:
         again = _again(puzzle, fn, seed, deadline)
     except (Exception, SystemExit) as error:     # right the first time: it leans on something outside the function
-        return Judgment("failed", 0, [f"right, but run a second time it failed. {told(error)}"],
-                        tried.run)
+        return Judgment("failed", 0, [f"right, but run a second time it failed. {told(error)}"], tried)
     if again.mistakes:
         return Judgment("wrong", 0, ["right, but run a second time, with other numbers of the same sizes, it is wrong. "
-                                     "Does it keep something from its first run?", *again.mistakes], tried.run)
+                                     "Does it keep something from its first run?", *again.mistakes], tried)
     if (world.budget.payload or world.budget.sent) and any(one.is_silent for one in again.spent):
         return Judgment("wrong", 0, ["the result is right, and nothing was moved to make it: the ranks share something "
                                      "outside tp, a global name, say. Ranks of a real run are processes and share "
-                                     "nothing: what another rank needs must go through tp."], tried.run)
+                                     "nothing: what another rank needs must go through tp."], tried)
     spent = of_all(said(tried.run), again.spent)
     kept = spent.within(world.budget)
     points = RIGHT + sum(PARTS[part] for part, well in kept.items() if well)
     most = max([tried.run, *again.runs], key=lambda ran: (ran.sync_points, ran.payload))
     words = [f"the result is right: {RIGHT} points.", *_words(spent, world.budget, kept, most)]
-    return Judgment("solved" if all(kept.values()) else "over", points, words, tried.run, spent)
+    return Judgment("solved" if all(kept.values()) else "over", points, words, tried, spent)
 
 
 @dataclass

@@ -93,6 +93,7 @@ function cutEnd(kit, symbol) {
 /** What the result feeds next. */
 function feedsWords(kit) {
   const { sync, config } = kit, { part, layer } = sync, block = config.parallel_block ? "block" : "attention of layer";
+  if (!config.layers) return "";
   const below = config.parallel_block ? "block" : "MLP of layer";
   if (part === "embedding") return `norm → ${block} 0`;
   if (isAgain(kit.model, sync) && part !== "attention") return `the backward of layer ${layer}`;

@@ -113,6 +113,8 @@ function amongMany(kit, spec) {
 }
 
 function specOf(kit) {
+  if (!kit.config.layers) return kit.sync.op === "scatter" || kit.sync.op === "broadcast" ? sourceScene(kit)
+    : genericScene(kit);                               // of a model that isn't known nothing more can be drawn
   const { op, part, layer } = kit.sync, inLayer = {
     attention: attentionScene, mlp: mlpScene, block: blockScene,
     d_attention: attentionBackScene, d_mlp: mlpBackScene, d_block: blockBackScene,
