@@ -14,14 +14,18 @@ from minitp.launcher.processes import Job
 from minitp.launcher.telling import OUT_OF_TIME, describe
 
 RANK, SIZE = 1, 4
+BEFORE = 0                                         # the hotline has no such kind
+FAILURE = describe(ValueError("line 7"))
 
 
 class Line:
-    """A hotline on which the others say what `says` has, as soon as this rank waits for an answer of that kind."""
+    """A hotline on which the others say what `says` has, before or as soon as this rank waits for an answer of a kind;
+    those that fail, of `key`."""
 
-    def __init__(self, says):
-        self.says, self.told = says, []
+    def __init__(self, says, key):
+        self.says, self.key, self.told = says, key, []
         self.heard = {kind: {} for kind in (FAILED, ASK, ANSWER, FETCH, RECORDING)}
+        self.hear(BEFORE)
 
     def tell(self, kind, text):
         self.told.append(kind)
@@ -30,10 +34,13 @@ class Line:
         pass
 
     def wait_for_all(self, kind, seconds):
-        for (during, said), ranks in self.says.items():
-            if during == kind:
-                self.heard[said] |= dict.fromkeys(ranks, "1 another")
+        self.hear(kind)
         return dict(self.heard[kind])
+
+    def hear(self, now):
+        for (during, said), ranks in self.says.items():
+            if during == now:
+                self.heard[said] |= dict.fromkeys(ranks, self.key)
 
 
 class AbortedError(Exception):
@@ -43,7 +50,7 @@ class AbortedError(Exception):
 @pytest.fixture
 def outcome(monkeypatch):
     """What a rank does that ends the job: what it tells, whom it asks, whether it keeps the trace or stands back."""
-    def after(end, says):
+    def after(end, says, key="1 another"):
         lines, stood_back = [], []
 
         def abort(job, code):
@@ -56,7 +63,7 @@ def outcome(monkeypatch):
         monkeypatch.setattr(Job, "abort", abort)
         monkeypatch.setattr(Job, "_leave_to_others", lambda job, seconds: stood_back.append(seconds))
         job, group = Job.__new__(Job), Communicator(ThreadTransport(ThreadWorld(SIZE), RANK))
-        job.rank, job.size, job.hotline, job.rescued, job.doing = RANK, SIZE, Line(says), len, None
+        job.rank, job.size, job.hotline, job.rescued, job.doing = RANK, SIZE, Line(says, key), len, None
         job.groups, job._ending = [group], threading.Lock()
         with pytest.raises(AbortedError):
             end(job)
@@ -65,7 +72,7 @@ def outcome(monkeypatch):
 
 
 def fails(job):
-    job.fail(describe(ValueError("line 7")))
+    job.fail(FAILURE)
 
 
 def out_of_time(job):
@@ -88,11 +95,21 @@ def test_who_fails_tells_its_error_and_one_keeps_the_trace(outcome, says, keeps)
     ({}, True),
     ({(ANSWER, ASK): [2, 3]}, True),               # the lowest of those that ask tells it
     ({(ANSWER, ASK): [0, 3]}, False),
+    ({(BEFORE, ASK): [3]}, False),                 # who asked first tells it
     ({(ANSWER, FETCH): [3]}, False),               # a higher one asked earlier, and has told it
     ({(ANSWER, FAILED): [3]}, False)])             # it tells why it never comes
 def test_who_is_out_of_time_tells_what_nobody_else_does(outcome, says, tells):
     lines, kept, stood_back = outcome(out_of_time, says)
     assert lines == ["minitp: error: too long", "minitp: kept"] * tells and kept is tells and stood_back is not tells
+
+
+@pytest.mark.parametrize("says, tells", [
+    ({(FAILED, FAILED): [2, 3]}, True),
+    ({(BEFORE, FAILED): [3], (BEFORE, FETCH): [3]}, False),           # it has told the same
+    ({(BEFORE, FAILED): [2], (BEFORE, FETCH): [3]}, True)])           # it has told something else
+def test_the_same_error_is_told_once(outcome, says, tells):
+    lines, _, _ = outcome(fails, says, FAILURE.key)
+    assert any("line 7" in line for line in lines) is tells
 
 
 def test_of_two_that_are_out_of_time_at_once_both_tell_and_one_keeps_the_trace(outcome):

@@ -135,27 +135,30 @@ class Job:
         return None
 
     def _out_of_time(self, code: int, headline: str) -> None:
-        """Ask the others where they are, tell it once (the lowest rank that asks), end the job. A rank that has failed
-        tells more: why it doesn't come."""
+        """Ask the others where they are, tell it once (who asks first, of several at once the lowest), end the job.
+
+        A rank that has failed tells more: why it doesn't come.
+        """
         if not self._ending.acquire(blocking=False):
             return                                  # the main thread is already telling what it failed of
         mine = self.where()
-        self.hotline.tell(ASK, headline)
-        where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
-        if not self._is_told() and min(self.hotline.heard[ASK], default=self.size) > self.rank:
-            silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
-            account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
-            if self.rescued is not None:
-                _mute(1)                            # the ranks go on until their recordings have come
-            _write(f"minitp: error: {account}", code)
-            self._rescue(account, False, code)
-            self.abort(code)
+        if not self._heard(FAILED, FETCH, ASK):
+            self.hotline.tell(ASK, headline)
+            where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
+            if not self._heard(FAILED, FETCH) and min(self.hotline.heard[ASK], default=self.size) > self.rank:
+                silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
+                account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
+                if self.rescued is not None:
+                    _mute(1)                        # the ranks go on until their recordings have come
+                _write(f"minitp: error: {account}", code)
+                self._rescue(account, False, code)
+                self.abort(code)
         self._leave_to_others(5.0)
         self.abort(code)
 
-    def _is_told(self) -> bool:
-        """Whether another rank has failed, or has told what the run fails of and asks for what was recorded."""
-        return bool(self.hotline.heard[FAILED] or self.hotline.heard[FETCH])
+    def _heard(self, *kinds: int) -> bool:
+        """Whether another rank has said one of these: that it failed, that its time is up, that it keeps the trace."""
+        return any(self.hotline.heard[kind] for kind in kinds)
 
     def _leave_to_others(self, seconds: float) -> None:
         """Answer those who ask, for so long: another rank tells what has happened, keeps the trace, and aborts."""
@@ -175,7 +178,7 @@ class Job:
         """Hand what the ranks have recorded, as far as they answer, to whoever wants it, and pass on what it says."""
         if self.rescued is None or not self.groups:
             return
-        if self.hotline.heard[FETCH]:
+        if self._heard(FETCH):
             self._leave_to_others(5.0)              # who asked first keeps it: of one trace there is one writer
             return
         self.hotline.tell(FETCH, "")
@@ -198,7 +201,7 @@ class Job:
         failed = others | {self.rank: failure.key}
         same = sorted(rank for rank, key in failed.items() if key == failure.key)
         code = max(int(key.split()[0]) for key in failed.values())
-        if self.rank == same[0]:
+        if self.rank == same[0] and not any(rank in self.hotline.heard[FETCH] for rank in same):   # that one told it
             _write(failure.said_by(same, self.size), code)
         if self.rank != min(failed):
             self._leave_to_others(2.0)              # an error of its own is told by now
