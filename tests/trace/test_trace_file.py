@@ -8,7 +8,7 @@ from trace_runs import body, on_threads
 
 from minitp.errors import FileFormatError
 from minitp.trace import Event, Mark, Trace
-from minitp.trace import file as file_module
+from minitp.trace import text as text_module
 from minitp.trace.schema import Inner, Weight
 
 EVENT = Event(0, "tp", 0, 0, "data", "all_reduce", None, None, None, "layers.0.mlp.down", "add", "decode", 3, None,
@@ -238,7 +238,7 @@ def test_broken_text_is_refused(case, tmp_path):
 
 
 def test_a_gzip_bomb_is_refused_before_it_unfolds(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_module, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(text_module, "MAX_BYTES", 2**20)
     (tmp_path / "run.json.gz").write_bytes(gzip.compress(b" " * 2**24))
     with pytest.raises(FileFormatError, match=r"more than 1\.05 MB"):
         Trace.read(tmp_path / "run.json.gz")
