@@ -112,6 +112,14 @@ def test_the_same_error_is_told_once(outcome, says, tells):
     assert any("line 7" in line for line in lines) is tells
 
 
+def test_who_keeps_the_trace_packs_its_own_recording_before_it_waits_for_another(outcome, monkeypatch):
+    order = []
+    monkeypatch.setattr(processes, "recording_of", lambda group: order.append("packed"))
+    monkeypatch.setattr(Line, "hear", lambda line, now: order.append(now))
+    outcome(fails, {})
+    assert order == [BEFORE, FAILED, "packed", RECORDING]
+
+
 def test_of_two_that_are_out_of_time_at_once_both_tell_and_one_keeps_the_trace(outcome):
     lines, kept, stood_back = outcome(out_of_time, {(RECORDING, FETCH): [0]})
     assert lines == ["minitp: error: too long"] and not kept and stood_back

@@ -182,11 +182,12 @@ class Job:
             self._leave_to_others(5.0)              # who asked first keeps it: of one trace there is one writer
             return
         self.hotline.tell(FETCH, "")
+        mine = self._recording()                    # while the others pack theirs, and not after a wait for one of them
         others = self.hotline.wait_for_all(RECORDING, FETCH_SECONDS)
         if min(self.hotline.heard[FETCH], default=self.rank) < self.rank:
             self._leave_to_others(5.0)              # both asked at once
             return
-        parts = [self._recording() if rank == self.rank else others.get(rank) or None for rank in range(self.size)]
+        parts = [mine if rank == self.rank else others.get(rank) or None for rank in range(self.size)]
         if words := handed_over(self.rescued, self.groups[0], parts, why, refusal):
             _write(f"minitp: {words}", code)
 
