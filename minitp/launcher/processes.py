@@ -139,16 +139,17 @@ class Job:
         if not self._ending.acquire(blocking=False):
             return                                  # the main thread is already telling what it failed of
         mine = self.where()
-        self.hotline.tell(ASK, headline)
-        where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
-        if all(rank > self.rank for rank in self.hotline.heard[ASK]):
-            silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
-            account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
-            if self.rescued is not None:
-                _mute(1)                            # the ranks go on until their recordings have come
-            _write(f"minitp: error: {account}", code)
-            self._rescue(account, False, code)
-            self.abort(code)
+        if not any(self.hotline.heard[kind] for kind in (FAILED, ASK, FETCH)):      # else another is telling it
+            self.hotline.tell(ASK, headline)
+            where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
+            if all(rank > self.rank for rank in self.hotline.heard[ASK]):           # who asked before it was asked
+                silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
+                account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
+                if self.rescued is not None:
+                    _mute(1)                        # the ranks go on until their recordings have come
+                _write(f"minitp: error: {account}", code)
+                self._rescue(account, False, code)
+                self.abort(code)
         self._leave_to_others(2.0)
         self.abort(code)
 
@@ -187,12 +188,13 @@ class Job:
         failed = others | {self.rank: failure.key}
         same = sorted(rank for rank, key in failed.items() if key == failure.key)
         code = max(int(key.split()[0]) for key in failed.values())
-        if self.rank == same[0]:
+        late = bool(self.hotline.heard[FETCH])      # another rank has told what it failed of, and keeps the trace
+        if self.rank == same[0] and not (late and len(same) > 1):
             _write(failure.said_by(same, self.size), code)
-        if self.rank != min(failed):
+        if late or self.rank != min(failed):
             self._leave_to_others(2.0)              # an error of its own is told by now
         else:
-            self._rescue(failure.short, bool(failure.alike), code)
+            self._rescue(failure.short_by(same, self.size), bool(failure.alike), code)
         time.sleep(0.1 if len(same) == len(failed) else 0.5)           # let the others, if they differ, speak too
         self.abort(code)
 
