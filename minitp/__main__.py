@@ -1,12 +1,11 @@
 """`minitp …` and `python -m minitp …`."""
-import re
 import sys
 
 
 def main() -> None:
     """The command line. BLAS threads are settled first: they are read once, when NumPy is first imported."""
     from minitp.environment import print_anyway, settle_blas_threads
-    from minitp.errors import MinitpError
+    from minitp.errors import MinitpError, without_number
     from minitp.launcher import reported
     settle_blas_threads()
     print_anyway(sys.stdout, sys.stderr)
@@ -21,7 +20,7 @@ def main() -> None:
                 raise stop from None
             raise
         except OSError as error:                    # a full disk, a folder that isn't there: no traceback would help
-            raise MinitpError(re.sub(r"^\[Errno \d+\] ", "", str(error))) from error
+            raise MinitpError(without_number(error)) from error
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The errors a user can meet. Each says what was asked, which rule it broke, and what would work."""
 import builtins
+import re
 
 
 class MinitpError(Exception):
@@ -40,6 +41,11 @@ class FetchError(MinitpError, RuntimeError):
 
 class SaveError(MinitpError, RuntimeError):
     """A file could not be written: a full disk, a folder that can't be written to, something foreign in its place."""
+
+
+def without_number(error: Exception) -> str:
+    """What an error says, without the number that the system has for it."""
+    return re.sub(r"^\[Errno \d+\] ", "", str(error))
 
 
 def error_named(name: str) -> type[Exception]:

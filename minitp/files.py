@@ -77,6 +77,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.filename is None:        # a full disk names no file
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):     # a full disk names no file
             error.filename = str(path)
         raise

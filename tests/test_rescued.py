@@ -10,6 +10,8 @@ import minitp
 from minitp.comm import Partial
 from minitp.errors import CollectiveError, ConfigError, LaunchError
 from minitp.launcher import threads
+from minitp.launcher.rescue import written_to
+from minitp.launcher.telling import describe
 from minitp.trace import Trace
 
 ENOUGH = 0.5                           # seconds for ranks to come to where they hang, also on a busy machine
@@ -146,6 +148,37 @@ def test_an_error_of_who_wanted_the_trace_hides_none():
     with pytest.raises(ValueError, match="line 7") as caught:
         minitp.launch(raises, 3, rescued=rescued)
     assert caught.value.__notes__[-1] == "the trace up to there could not be kept: the disk is full"
+
+
+def test_a_folder_that_is_gone_is_told_as_the_user_named_the_file(tmp_path):
+    with pytest.raises(ValueError, match="line 7") as caught:
+        minitp.launch(raises, 3, rescued=written_to(str(tmp_path / "gone" / "run.json")))
+    assert caught.value.__notes__[-1] == ("the trace up to there could not be kept: No such file or directory: "
+                                          f"'{tmp_path / 'gone' / 'run.json'}'")
+
+
+class Mute(Exception):
+    """It has no words, not even for itself."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error, code, told", [
+    (SystemExit(3), 3, "minitp: trace 1\n"), (SystemExit("enough"), 1, "enough\n  on rank 1, after {}\n  trace 1"),
+    (MemoryError(), 2, "\n  on rank 1, after {}\n  trace 1"), (Mute(), 1, "\non rank 1, after {}\ntrace 1"),
+    (KeyboardInterrupt(), 130, "stopped by Ctrl-C\n  on rank 1, after {}\n  trace 1")])
+def test_where_the_trace_is_is_told_whatever_the_error(capsys, error, code, told):
+    def main(group):
+        total(group)
+        if group.rank == 1:
+            raise error
+        total(group)
+
+    raised, (trace,) = failed(main)
+    said = describe(raised)
+    assert raised is error and said.code == code and trace.run["failed"].startswith(type(error).__name__)
+    assert (said.text + capsys.readouterr().err).endswith(told.format("all_reduce(3 float64) at mlp.down, call 0"))
 
 
 def test_a_recorder_that_keeps_nothing_has_nothing_to_hand_over():

@@ -178,14 +178,11 @@ class Job:
         """Hand what the ranks have recorded, as far as they answer, to whoever wants it, and pass on what it says."""
         if self.rescued is None or not self.groups:
             return
-        if self._heard(FETCH):
-            self._leave_to_others(5.0)              # who asked first keeps it: of one trace there is one writer
-            return
         self.hotline.tell(FETCH, "")
         mine = self._recording()                    # while the others pack theirs, and not after a wait for one of them
         others = self.hotline.wait_for_all(RECORDING, FETCH_SECONDS)
         if min(self.hotline.heard[FETCH], default=self.rank) < self.rank:
-            self._leave_to_others(5.0)              # both asked at once
+            self._leave_to_others(5.0)              # both asked at once, and of one trace there is one writer
             return
         parts = [mine if rank == self.rank else others.get(rank) or None for rank in range(self.size)]
         if words := handed_over(self.rescued, self.groups[0], parts, why, refusal):
@@ -204,10 +201,10 @@ class Job:
         code = max(int(key.split()[0]) for key in failed.values())
         if self.rank == same[0] and not any(rank in self.hotline.heard[FETCH] for rank in same):   # that one told it
             _write(failure.said_by(same, self.size), code)
-        if self.rank != min(failed):
+        if self.rank != min(failed) or self._heard(FETCH):             # who asked first keeps the trace
             self._leave_to_others(2.0)              # an error of its own is told by now
         else:
-            self._rescue(failure.short, bool(failure.alike), code)
+            self._rescue(failure.short_by(same, self.size), bool(failure.alike), code)
         time.sleep(0.1 if len(same) == len(failed) else 0.5)           # let the others, if they differ, speak too
         self.abort(code)
 

@@ -3,6 +3,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minitp.errors import without_number
+
 if TYPE_CHECKING:
     from minitp.comm.communicator import Communicator
     from minitp.trace.file import Trace
@@ -48,4 +50,4 @@ def handed_over(rescued: Rescued, group: "Communicator", parts: Sequence[str | N
             return ""
         return rescued(trace)
     except Exception as error:
-        return f"the trace up to there could not be kept: {error}"
+        return f"the trace up to there could not be kept: {without_number(error)}"

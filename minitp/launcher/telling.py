@@ -53,10 +53,27 @@ def failed_at(error: BaseException, group: "Communicator | None") -> str:
     return f"after {latest}"
 
 
+def words_of(error: BaseException) -> str:
+    """str(error), also of one whose own words fail."""
+    try:
+        return str(error)
+    except BaseException:
+        return "(its text can't be made)"
+
+
 def in_short(error: BaseException) -> str:
     """For a trace's header: what it was, without where in the code."""
     kind = "" if isinstance(error, MinitpError) else f"{type(error).__name__}: "
-    return "\n  ".join([f"{kind}{error}", *getattr(error, "__notes__", [])])
+    return _with_notes(f"{kind}{words_of(error)}", error)
+
+
+def _with_notes(text: str, error: BaseException) -> str:
+    return "\n  ".join([text, *getattr(error, "__notes__", [])])
+
+
+def is_silent(error: BaseException) -> bool:
+    """Whether it is sys.exit with a number: then Python says nothing."""
+    return isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int))
 
 
 def is_about_the_request(error: BaseException) -> bool:
@@ -87,36 +104,41 @@ class Failure:
             lines.append(f"(the same error on {name_ranks(ranks)})")
         return "\n".join(f"rank {ranks[0]}: {line}" for line in lines)
 
+    def short_by(self, ranks: list[int], size: int) -> str:
+        """What a trace's header says of it, with the ranks it is true of."""
+        return self.short if size == 1 or (self.alike and len(ranks) == size) else (
+            f"{self.short}\n  on {name_ranks(ranks)}")
+
 
 def describe(error: BaseException, hide: str | None = None) -> Failure:
     """How `error` is told: a user's error without a traceback, any other with one (from the file `hide` on)."""
     code, known, alike = PROGRAM_ERROR, isinstance(error, MinitpError), ""
     if isinstance(error, MinitpError):
         code = OUT_OF_TIME if isinstance(error, OutOfTimeError) else USER_ERROR
-        text = f"minitp: error: {error}"
+        text = f"minitp: error: {words_of(error)}"
         alike = text if is_about_the_request(error) else ""
-        text = "\n  ".join([text, *getattr(error, "__notes__", [])])
+        text = _with_notes(text, error)
     elif isinstance(error, MemoryError):
         code, known = USER_ERROR, True
         what = f": {error}" if str(error) else ""
-        text = (f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or shorter sequences "
-                "at once, or ranks on more machines need less")
+        text = _with_notes(f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or "
+                           "shorter sequences at once, or ranks on more machines need less", error)
     elif isinstance(error, KeyboardInterrupt):
-        code, text = INTERRUPTED, "\n  ".join(["minitp: stopped by Ctrl-C", *getattr(error, "__notes__", [])])
+        code, text = INTERRUPTED, _with_notes("minitp: stopped by Ctrl-C", error)
     elif isinstance(error, SystemExit):
         code, text = _exit_code(error)
     else:
         text = "".join(traceback.format_exception(type(error), error, _from_file(error, hide))).rstrip()
-    name = f"{code} {type(error).__name__}: {error}"
+    name = f"{code} {type(error).__name__}: {words_of(error)}"
     return Failure(code, text, f"{code} {blake2b(name.encode(errors='replace'), digest_size=16).hexdigest()}", known,
                    alike, in_short(error))
 
 
 def _exit_code(error: SystemExit) -> tuple[int, str]:
     """sys.exit's argument as Python means it: a number, nothing, or a text to print with code 1."""
-    if error.code is None or isinstance(error.code, int):
-        return error.code or 0, ""
-    return PROGRAM_ERROR, str(error.code)
+    if is_silent(error):
+        return int(error.code or 0), ""
+    return PROGRAM_ERROR, _with_notes(words_of(error), error)
 
 
 def _from_file(error: BaseException, hide: str | None):

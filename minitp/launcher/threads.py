@@ -5,6 +5,7 @@ interrupted at its next bytecode; one inside a long C call (time.sleep, a large 
 being a daemon it never keeps the process alive.
 """
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 from minitp.environment import threads_per_rank, threads_set_by_user
 from minitp.errors import CollectiveError, MinitpError, OutOfTimeError
 from minitp.launcher.rescue import handed_over, recording_of
-from minitp.launcher.telling import failed_at, in_short, is_about_the_request, name_ranks, position, positions
+from minitp.launcher.telling import (
+    failed_at,
+    in_short,
+    is_about_the_request,
+    is_silent,
+    name_ranks,
+    position,
+    positions,
+    words_of,
+)
 from minitp.launcher.world import Options, as_rank
 
 if TYPE_CHECKING:
@@ -94,6 +104,8 @@ class _Ranks:
             if words := handed_over(self.options.rescued, groups[0], parts, in_short(failure),
                                     is_about_the_request(failure)):
                 failure.add_note(words)
+                if is_silent(failure):               # nobody will say its notes
+                    print(f"minitp: {words}", file=sys.stderr, flush=True)
 
     def where(self) -> str:
         """One line per position: who waits where, who computes, who has returned."""
@@ -133,14 +145,14 @@ def _told(ranks: _Ranks) -> BaseException:
     """The first failure, with notes: which ranks, where; without, where all ranks refused what was asked for."""
     first, error = ranks.failures[0]
     same = sorted(rank for rank, other in ranks.failures
-                  if type(other) is type(error) and str(other) == str(error))
+                  if type(other) is type(error) and words_of(other) == words_of(error))
     if is_about_the_request(error) and len(same) == ranks.size:
         return error
     if ranks.size > 1 and not isinstance(error, CollectiveError):        # (that names its ranks itself)
         error.add_note(", ".join(filter(None, (f"on {name_ranks(same)}", failed_at(error, ranks.groups[first])))))
         for rank, other in ranks.failures:
             if rank not in same:
-                error.add_note(f"rank {rank} failed too: {type(other).__name__}: {other}")
+                error.add_note(f"rank {rank} failed too: {type(other).__name__}: {words_of(other)}")
     return error
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minitp.errors import OutOfTimeError
+from minitp.launcher.telling import words_of
 from minitp.lesson.runs import Run, run
 from minitp.trace.file import Trace
 
@@ -73,8 +74,4 @@ def answering(fn: "Callable[[Communicator], Any]") -> "Callable[[Communicator], 
 
 def told(error: BaseException) -> str:
     """An error in one text; its own words may fail as well."""
-    try:
-        text = str(error)
-    except BaseException:
-        text = "(its text can't be made)"
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__name__}: {words_of(error)}"

@@ -3,8 +3,11 @@
 A run that ends well brings its recordings together by collectives (`minitp.trace.merge.collect`). One that failed
 can't: each rank's is packed as it stands, by `recorded_so_far`, and whoever can still get them joins what there is.
 """
+import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minitp.trace.file import Trace
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
 
 _LONGEST = 2_000                   # characters of an error
 _MOST_LINES, _NAMED, _MOST_RANKS = 12, 16, 4096        # of calls told, ranks named in one, ranks looked for
-_FOLDERS = re.compile(r"(?<![\w./~\\-])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s/\\'\":]+[/\\])*([^\s/\\'\":]+)")
+_ROOT = r"(?<![\w./~\\-])(?:~|\.{1,2}|[A-Za-z]:|file:/*)?(?:/|\\{1,4})"            # how a path with folders begins
+_QUOTED = re.compile(rf"(['\"]){_ROOT}(?:[^/\\'\"\n]+[/\\]+)*([^/\\'\"\n]+)\1")             # its names may have blanks
+_FOLDERS = re.compile(rf"{_ROOT}(?:[^\s/\\'\":]+[/\\]+)*([^\s/\\'\":]+)")
 
 
 def recorded_so_far(group: "Communicator") -> str:
@@ -37,9 +42,18 @@ def joined_so_far(group: "Communicator", parts: Sequence[str | None], why: str) 
     parts: by rank, what `recorded_so_far` gave; None of a rank that doesn't answer any more. `group`: of any rank.
     """
     words = "; ".join(line.strip() for line in why.splitlines()).replace(":; ", ": ")
-    run = run_info(group) | {"failed": _FOLDERS.sub(r"\1", words)[:_LONGEST]}
+    run = run_info(group) | {"failed": _without_folders(words)[:_LONGEST]}
     trace = joined(parts, group.recorder.clock, run)
     return trace if trace.ranks else None
+
+
+def _without_folders(text: str) -> str:
+    """Of paths only the last name: a folder's may be that of its owner. Blanks are known to be part of one inside
+    quotes, and in the folders that this process works in."""
+    for folder in (Path.home, Path.cwd):
+        with suppress(OSError, RuntimeError):              # there is none, or it is gone
+            text = text if folder().parent == folder() else text.replace(f"{folder()}{os.sep}", "")
+    return _FOLDERS.sub(r"\1", _QUOTED.sub(r"\1\2\1", text))
 
 
 # --- in words ----------------------------------------------------------------------------------------------------

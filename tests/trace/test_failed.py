@@ -13,7 +13,14 @@ import minitp
 from minitp.comm import Partial
 from minitp.errors import FileFormatError
 from minitp.trace import Timeline, Trace
-from minitp.trace.failed import failed_line, is_failed, joined_so_far, recorded_so_far, waiting_lines
+from minitp.trace.failed import (
+    _without_folders,
+    failed_line,
+    is_failed,
+    joined_so_far,
+    recorded_so_far,
+    waiting_lines,
+)
 from minitp.trace.merge import joined, pack
 from minitp.trace.recorder import Recorder
 from minitp.trace.schema import CHECK, Unfinished
@@ -165,6 +172,27 @@ def test_of_an_error_folders_are_left_out_and_its_length_has_an_end():
         return joined_so_far(group, [recorded_so_far(group)], "no file /home/me/secret/run.txt " + "x" * 10**5)
     (trace,) = minitp.launch(main, 1)
     assert trace.run["failed"].startswith("no file run.txt x") and len(trace.run["failed"]) == 2000
+
+
+@pytest.mark.parametrize("error, kept", [
+    ("no '/home/John Smith/my files/run.txt'", "no 'run.txt'"), ("file:///home/me/run.txt: gone", "run.txt: gone"),
+    (r"'C:\\Users\\A B\\run.txt'", "'run.txt'"), ("read /srv//me/a to /home/you/b", "read a to b"),
+    ("https://pypi.org/simple runs/tiny 5 GB/s '/'", "https://pypi.org/simple runs/tiny 5 GB/s '/'")])
+def test_whatever_path_it_is_folders_are_left_out(error, kept):
+    def main(group):
+        total(group)
+        return joined_so_far(group, [recorded_so_far(group)], error)
+    (trace,) = minitp.launch(main, 1)
+    assert trace.run["failed"] == kept
+
+
+def test_a_folder_that_this_process_works_in_may_have_blanks(tmp_path, monkeypatch):
+    folder = tmp_path / "my own files"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert _without_folders(f"no {folder}/deeper/run.txt") == "no deeper/run.txt"
+    folder.rmdir()                                             # where it works is gone
+    assert _without_folders("no /a/b") == "no b"
 
 
 def total(group):
