@@ -121,8 +121,8 @@ def describe(error: BaseException, hide: str | None = None) -> Failure:
     elif isinstance(error, MemoryError):
         code, known = USER_ERROR, True
         what = f": {error}" if str(error) else ""
-        text = _with_notes(f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or shorter "
-                           "sequences at once, or ranks on more machines need less", error)
+        text = _with_notes(f"minitp: error: this machine's memory isn't enough{what}. A smaller model, fewer or "
+                           "shorter sequences at once, or ranks on more machines need less", error)
     elif isinstance(error, KeyboardInterrupt):
         code, text = INTERRUPTED, _with_notes("minitp: stopped by Ctrl-C", error)
     elif isinstance(error, SystemExit):
