@@ -1,4 +1,4 @@
-"""One rank's part in a job, without MPI: where MPI can be called from one thread only, and who tells what went wrong."""
+"""One rank's part in a job, without MPI: where only one thread can call MPI, and who tells what went wrong."""
 import sys
 import threading
 from types import ModuleType, SimpleNamespace
@@ -46,7 +46,7 @@ def test_the_watchdog_needs_an_mpi_that_any_thread_may_call(level, capfd):
         job._close()
 
 
-class Ended(Exception):
+class EndedError(Exception):
     """The job is ended here."""
 
 
@@ -79,7 +79,7 @@ def trouble(monkeypatch):
         did = []
 
         def end(code):
-            raise Ended
+            raise EndedError
 
         job = Job(world(rank, 3))
         job.hotline = Heard(before, later)
@@ -87,7 +87,7 @@ def trouble(monkeypatch):
         monkeypatch.setattr(job, "_rescue", lambda why, refusal, code: did.append("kept"))
         monkeypatch.setattr(job, "_leave_to_others", lambda seconds: did.append("left"))
         monkeypatch.setattr(job, "abort", end)
-        with pytest.raises(Ended):
+        with pytest.raises(EndedError):
             way(job)
         return did
     return happened

@@ -157,7 +157,7 @@ def test_a_folder_that_is_gone_is_told_as_the_user_named_the_file(tmp_path):
                                           f"'{tmp_path / 'gone' / 'run.json'}'")
 
 
-class Mute(Exception):
+class MuteError(Exception):
     """It has no words, not even for itself."""
 
     def __str__(self):
@@ -166,7 +166,7 @@ class Mute(Exception):
 
 @pytest.mark.parametrize("error, code, told", [
     (SystemExit(3), 3, "minitp: trace 1\n"), (SystemExit("enough"), 1, "enough\n  on rank 1, after {}\n  trace 1"),
-    (MemoryError(), 2, "\n  on rank 1, after {}\n  trace 1"), (Mute(), 1, "\non rank 1, after {}\ntrace 1"),
+    (MemoryError(), 2, "\n  on rank 1, after {}\n  trace 1"), (MuteError(), 1, "\non rank 1, after {}\ntrace 1"),
     (KeyboardInterrupt(), 130, "stopped by Ctrl-C\n  on rank 1, after {}\n  trace 1")])
 def test_where_the_trace_is_is_told_whatever_the_error(capsys, error, code, told):
     def main(group):

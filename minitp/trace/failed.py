@@ -83,10 +83,11 @@ def left_out_line(trace: Trace) -> str:
 
 
 def waiting_lines(trace: Trace) -> list[str]:
-    """Who was in which call when a run failed, and who was in none:
+    """Who was in which call when a run failed, who was in none, and who has said nothing:
 
     Ranks 0 and 2 were in all_reduce at mlp.down, call 1, for 0.3 s.
     Rank 1 was in no call; its last one was all_reduce at mlp.down, call 0.
+    Of rank 3 there is no recording.
     """
     calls: dict[str, dict[str, list[Unfinished]]] = {}
     for call in trace.unfinished_rows() if is_failed(trace.run) else ():
@@ -106,17 +107,19 @@ def _waiting(calls: list[Unfinished], name: str) -> str:
 
 
 def _elsewhere(trace: Trace) -> list[str]:
-    """The ranks that were in no call, by the last one that they had been in, and those of which nothing is known."""
+    """The ranks that were in no call, by the last one that they had been in; of a rank that didn't answer any more, as
+    one that is stopped, nobody knows."""
     inside, known = set(trace.unfinished["rank"].tolist()), set(trace.ranks)
+    silent = [rank for rank in range(min(trace.run["ranks"], _MOST_RANKS)) if rank not in known]
     others: dict[str, list[int]] = {}
     last = {rank: number for number, (rank, check) in enumerate(
         zip(trace.events["rank"].tolist(), trace.where(plane="control").tolist(), strict=True)) if not check}
     for rank in range(min(trace.run["ranks"], _MOST_RANKS)):
-        if rank not in inside:
-            told = (f"in no call; the last one was {_named(trace.event(last[rank]))}" if rank in last else
-                    "in no call; none had ended there" if rank in known else "not heard of: nothing is recorded there")
+        if rank in known and rank not in inside:
+            told = f"the last one was {_named(trace.event(last[rank]))}" if rank in last else "none had ended there"
             others.setdefault(told, []).append(rank)
-    return [f"{_ranks_were(ranks)} {told}." for told, ranks in others.items()]
+    return [f"{_ranks_were(ranks)} in no call; {told}." for told, ranks in others.items()] + (
+        [f"Of {_ranks(silent)} there is no recording."] if silent else [])
 
 
 def _named(call: Unfinished | Event) -> str:
@@ -126,9 +129,14 @@ def _named(call: Unfinished | Event) -> str:
 
 
 def _ranks_were(ranks: list[int]) -> str:
-    """Rank 1 was; Ranks 0 and 2 were; of many only the first are named."""
+    """Rank 1 was; Ranks 0 and 2 were."""
+    return f"R{_ranks(ranks)[1:]} {'was' if len(ranks) == 1 else 'were'}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    """rank 1; ranks 0 and 2; of many only the first are named."""
     if len(ranks) == 1:
-        return f"Rank {ranks[0]} was"
+        return f"rank {ranks[0]}"
     if len(ranks) > _NAMED:
-        return f"Ranks {', '.join(map(str, ranks[:_NAMED]))} and {len(ranks) - _NAMED:,} more were"
-    return f"Ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} were"
+        return f"ranks {', '.join(map(str, ranks[:_NAMED]))} and {len(ranks) - _NAMED:,} more"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -11,6 +11,7 @@ from minitp.view.steps import Steps
 from minitp.view.text import op_name
 
 _MOST_RANKS, _MOST_PLACES = 8, 4   # that a sentence names
+_NO_RECORDING = "there is no recording"
 _MOST_SYNCS = 64                   # that never ended: the last ones; a run has one for each of its groups
 
 
@@ -26,7 +27,7 @@ def never_ended(shown: Steps) -> dict[str, dict[str, Any]]:
         lost = np.flatnonzero(shown.lost[k]).tolist()
         missing = sorted(members.of(k) - set(np.flatnonzero(there).tolist()))
         never = bool(missing) or len(lost) == int(there.sum())
-        found[str(k)] = {"missing": missing, "never": never, "words": _words(shown, k, lost, missing)}
+        found[str(k)] = {"missing": missing, "never": never, "words": _words(shown, k, lost, missing, members.known)}
     return found
 
 
@@ -52,6 +53,11 @@ class _Members:
         return {rank for place, rank in enumerate(sorted(members)) if place in (peer, me)}
 
     @cached_property
+    def known(self) -> set[int]:
+        """The ranks with a recording: one that didn't answer any more has none."""
+        return set(self.trace.ranks)
+
+    @cached_property
     def _places(self) -> np.ndarray:
         return rank_in_group(self.trace)
 
@@ -64,7 +70,7 @@ class _Members:
         return seen | ({rank for rank, place in enumerate(places) if place == places[group]} if told else set())
 
 
-def _words(steps: Steps, k: int, lost: list[int], missing: list[int]) -> str:
+def _words(steps: Steps, k: int, lost: list[int], missing: list[int], known: set[int]) -> str:
     waited = duration(int((steps.leave[k] - steps.enter[k])[lost].max()))
     if not missing and len(lost) < int((steps.cell[k] >= 0).sum()):
         return f"All ranks came, but {_ranks(lost)} had no result yet when the run was stopped."
@@ -72,8 +78,8 @@ def _words(steps: Steps, k: int, lost: list[int], missing: list[int]) -> str:
         return f"All of {_ranks(lost)} came, and none got a result in {waited}, until the run was stopped."
     places: dict[str, list[int]] = {}
     for rank in missing:
-        places.setdefault(_elsewhere(steps, rank), []).append(rank)
-    said = [f"{_ranks(ranks)} never came" if not place else
+        places.setdefault(_elsewhere(steps, rank) if rank in known else _NO_RECORDING, []).append(rank)
+    said = [f"of {_ranks(ranks)} {place}" if place is _NO_RECORDING else f"{_ranks(ranks)} never came" if not place else
             f"{_ranks(ranks)} {'was' if len(ranks) == 1 else 'were'} in {place}"
             for place, ranks in sorted(places.items())[:_MOST_PLACES]]
     return f"{_upper(_ranks(lost))} waited here for {waited}, until the run was stopped: {', '.join(said)}."

@@ -10,24 +10,35 @@ from rich.console import Console
 from minitp.commands.trace import check
 from minitp.config import TINY
 from minitp.placement import Placement
-from minitp.trace import Mark, Timeline, Trace
+from minitp.trace import Timeline, Trace
 from minitp.trace.check import reached
 from minitp.trace.export import chrome, csv
 from minitp.trace.failed import waiting_lines
 from minitp.trace.predict import GenerationPlan, predict
+from minitp.trace.schema import Mark
 from minitp.trace.show import show
 from minitp.trace.summary import BY, arrivals, as_plain
 
 
 def test_who_was_where():
     calls = [CALL._replace(rank=rank) for rank in (0, 2, 3)]
-    trace = Trace.of([EVENT._replace(rank=rank) for rank in range(5)], [Mark(5, "decode", 0, None, 0, 9)],
-                     unfinished=calls, run={"ranks": 7, "failed": ""})
+    trace = Trace.of([EVENT._replace(rank=rank) for rank in range(5)], unfinished=calls, run={"ranks": 6, "failed": ""})
     assert waiting_lines(trace) == [
         "Ranks 0, 2 and 3 were in all_reduce at mlp.down, call 1, for 50 ns.",
         "Ranks 1 and 4 were in no call; the last one was all_reduce at attention.o, call 0.",
-        "Rank 5 was in no call; none had ended there.",
-        "Rank 6 was not heard of: nothing is recorded there."]
+        "Of rank 5 there is no recording."]
+    trace = Trace.of([], [Mark(1, "decode", 3, None, 0, 100)], unfinished=calls, run={"ranks": 12, "failed": ""})
+    assert waiting_lines(trace)[1:] == ["Rank 1 was in no call; none had ended there.",
+                                        "Of ranks 4, 5, 6, 7, 8, 9, 10 and 11 there is no recording."]
+
+
+def test_what_failed_in_loading_has_nothing_to_be_checked_against(tmp_path, capsys):
+    small().write(tmp_path / "run.json")
+    assert check(tmp_path / "run.json") == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("run.json: This run failed: it broke.") and "Ranks 0 and 2 were in" in said.out
+    assert said.err == ("run.json: it failed before its model was loaded, or in a script of its own: no closed form "
+                        "foretells it.\n")
 
 
 def test_a_message_that_never_ended_takes_no_sync_point_away():

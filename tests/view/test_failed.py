@@ -92,6 +92,14 @@ def test_who_had_come_and_who_had_not():
     assert reader.sync(0).failed == "" and reader.sync(0).last == 2
 
 
+def test_a_rank_that_did_not_answer_any_more_may_have_come():
+    trace = failed(met(0, (0, None, 20), 30), [lost(0, 1, 40, 900), lost(2, 1, 60, 950)],
+                   coordinates=[{"tp": rank} for rank in range(3)])
+    trace.marks = {name: column[trace.marks["rank"] != 1] for name, column in trace.marks.items()}
+    reader = read(trace)
+    assert reader.sync(1).failed.endswith("of rank 1 there is no recording.")
+
+
 def test_a_call_that_ended_on_some_ranks_had_all_ranks():
     ended = met(1, (40, None, 50), 70)
     reader = read(failed(met(0, (0, 10, 20), 30) + ended, [lost(1, 1, 60, 900), lost(0, 2, 80, 900)]))
