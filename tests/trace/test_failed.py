@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from broken_files import put
 from failed_runs import CALL, EVENT, NASTY, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -228,30 +229,21 @@ def test_every_rank_has_what_ended_and_the_call_it_was_in(ranks, data):
 # --- a stranger's file -------------------------------------------------------------------------------------------
 
 
-def _set(path, value):
-    def change(plain):
-        *folders, last = path.split("/")
-        for folder in folders:
-            plain = plain[int(folder) if isinstance(plain, list) else folder]
-        plain[int(last) if isinstance(plain, list) else last] = value
-    return change
-
-
 BROKEN = {
-    "a list": (_set("unfinished", []), "`unfinished` must be an object of lists"),
-    "null": (_set("unfinished", None), "`unfinished` must be an object of lists"),
-    "columns that are none": (_set("unfinished/rank", 3), "object of lists"),
+    "a list": (put("unfinished", []), "`unfinished` must be an object of lists"),
+    "null": (put("unfinished", None), "`unfinished` must be an object of lists"),
+    "columns that are none": (put("unfinished/rank", 3), "object of lists"),
     "no column": (lambda plain: plain["unfinished"].pop("peer"), "lacks the column peer"),
-    "lengths": (_set("unfinished/site", [0]), "must have one length"),
-    "a rank too many": (_set("unfinished/rank/1", 4), "`unfinished`, entry 1: its rank must be below"),
-    "it leaves before it enters": (_set("unfinished/leave/0", 39), "`unfinished`, entry 0: it leaves before"),
-    "no leave": (_set("unfinished/leave/0", None), "`unfinished.leave`, entry 0"),
-    "a word of another file": (_set("unfinished/site/0", 99), "of `strings`"),
-    "a shape of another file": (_set("unfinished/shape/0", 99), "of `shapes`"),
-    "a word": (_set("unfinished/sequence/0", "1"), "whole number"),
-    "true": (_set("unfinished/enter/0", True), "whole number"),
-    "a huge number": (_set("unfinished/enter/0", 10**30), "`unfinished.enter`, entry 0"),
-    "minus one for null": (_set("unfinished/peer/0", -1), "or null"),
+    "lengths": (put("unfinished/site", [0]), "must have one length"),
+    "a rank too many": (put("unfinished/rank/1", 4), "`unfinished`, entry 1: its rank must be below"),
+    "it leaves before it enters": (put("unfinished/leave/0", 39), "`unfinished`, entry 0: it leaves before"),
+    "no leave": (put("unfinished/leave/0", None), "`unfinished.leave`, entry 0"),
+    "a word of another file": (put("unfinished/site/0", 99), "of `strings`"),
+    "a shape of another file": (put("unfinished/shape/0", 99), "of `shapes`"),
+    "a word": (put("unfinished/sequence/0", "1"), "whole number"),
+    "true": (put("unfinished/enter/0", True), "whole number"),
+    "a huge number": (put("unfinished/enter/0", 10**30), "`unfinished.enter`, entry 0"),
+    "minus one for null": (put("unfinished/peer/0", -1), "or null"),
 }
 
 
