@@ -44,7 +44,7 @@ class Recorder:
         self.delays: set[float] = set()               # seconds by which an emulated link held up messages
         self.unfinished: list[Unfinished] = []        # calls that failed
         self.about: Callable[[], dict[str, Any]] = dict        # what the header is to say, should the run fail
-        self._open: list[Mark] = []                   # marks that haven't ended, outer first; `leave` means nothing yet
+        self._open: list[tuple[str, int | None, int | None, int]] = []      # begun marks, outer first; last: `enter`
         self.row = -1
         self.values: list[list[Any]] = []             # [number of the event, before, after]
         self.inner: list[tuple[Inner, Any]] = []
@@ -60,7 +60,7 @@ class Recorder:
         outer = self._phase, self._step, self._micro_batch
         self._phase, self._step, self._micro_batch = phase, step, micro_batch
         enter = time.perf_counter_ns()
-        self._open.append(Mark(self.rank, phase, step, micro_batch, enter, enter))
+        self._open.append((phase, step, micro_batch, enter))
         try:
             yield
         finally:
@@ -119,9 +119,9 @@ class Recorder:
     def marks_so_far(self) -> list[Mark]:
         """The marks that have ended, and those that the rank is in, as if they ended now. It may go on meanwhile."""
         still, ended = list(self._open), list(self.marks)      # in this order: what ends in between isn't missed …
-        now, begun = time.perf_counter_ns(), {mark[:-1] for mark in ended}
-        return ended + [mark._replace(leave=now) for mark in still
-                        if self.keep_events and mark[:-1] not in begun]             # … and isn't there twice
+        now, over = time.perf_counter_ns(), {mark[1:-1] for mark in ended}
+        return ended + [Mark(self.rank, *mark, now) for mark in still
+                        if self.keep_events and mark not in over]                  # … and isn't there twice
 
     # --- values ------------------------------------------------------------------------------------------------------
 
