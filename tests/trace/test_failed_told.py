@@ -113,6 +113,8 @@ def test_chrome_has_a_slice_for_each_call():
     first, second = [one for one in made if one.get("cat") == "never ended"]
     assert (first["name"], first["tid"], first["ts"], first["dur"]) == ("all_reduce (never ended)", 0, 0.04, 0.05)
     assert first["args"]["site"] == "mlp.down" and second["tid"] == 2
+    assert [one["name"] for one in made if one.get("cat") == "compute"] == [
+        "begin of decode → attention.o", "attention.o → mlp.down", "mlp.down → end of decode"]
     assert {one["args"]["name"] for one in made if one["name"] == "thread_name"} == {"rank 0", "rank 2"}
     assert made[0]["args"]["name"] == "minitp (this run failed)"
 
