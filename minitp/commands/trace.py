@@ -54,8 +54,8 @@ def check(file: Path) -> int:
     if failed:
         _tell_of_failure(file, trace)
     if failed and not {"generation", "training"} & set(trace.run):
-        print(f"{file.name}: it failed before its model was loaded, or in a script of its own: no closed form foretells "
-              "it.", file=sys.stderr)
+        print(f"{file.name}: it failed before its model was loaded, or in a script of its own: no closed form "
+              "foretells it.", file=sys.stderr)
         return 2
     expected = predict(plan_from_run(trace.run))
     differences = compare(trace, expected, cut_off=failed)

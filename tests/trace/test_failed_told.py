@@ -35,7 +35,7 @@ def test_what_failed_in_loading_has_nothing_to_be_checked_against(tmp_path, caps
     small().write(tmp_path / "run.json")
     assert check(tmp_path / "run.json") == 2
     said = capsys.readouterr()
-    assert said.out.startswith("run.json: This run failed: it broke.") and "Ranks 0 and 2 were in" in said.out
+    assert said.out.startswith("run.json: This run failed: it broke.") and "Rank 0 was in" in said.out
     assert said.err == ("run.json: it failed before its model was loaded, or in a script of its own: no closed form "
                         "foretells it.\n")
 
