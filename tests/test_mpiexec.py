@@ -227,6 +227,15 @@ def test_what_mpiexec_says_is_kept_back_and_marks_are_read():
         assert (job.told, job.pids, job.launcher) == (2, {1: 77}, ["", "====", "=   BAD TERMINATION"])
 
 
+def test_the_statuses_of_ranks_come_into_the_middle_of_a_line():
+    """As a text that grows token by token has one at any time."""
+    statuses = b"[mpiexec@vm] Exit codes: [vm] 0,1792\n"
+    for pieces in ([b"<0>The capi", statuses], [b"<0>The capi" + statuses]):
+        seen, job = demultiplexed(*pieces)
+        assert seen[-1] == "The capi" and verdict(7, job.launcher) == (
+            7, "minitp: error: rank 1 ended with exit code 7")
+
+
 def test_without_tags_everything_passes():
     seen, job = demultiplexed(b"a", b"b\n\x1eminitp told 1\x1f\nc", tag="")
     assert seen[0] == "a" and seen[-1] == "ab\nc" and job.told == 1

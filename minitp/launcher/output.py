@@ -8,6 +8,7 @@ from minitp.launcher.marks import MARK
 
 Write = Callable[[bytes], None]
 
+_STATUSES = re.compile(rb"\[mpiexec@[^\]\s]*\] Exit codes: ")       # MPICH's: it may come into a line that has no end
 
 def sink(stream: Any) -> Write:
     """A function that writes bytes to a text stream at once; notebooks' streams have no bytes beneath."""
@@ -123,6 +124,9 @@ class Demultiplexer:
 
     def _untagged(self, data: bytes) -> None:
         """Up to the line's end it is the last tag's rank that speaks; lines without a tag are the launcher's own."""
+        if self._rank is not None and (own := _STATUSES.search(data)):
+            self._take(self._rank, data[:own.start()])
+            self._rank, data = None, data[own.start():]
         if self._rank is not None and b"\n" in data:
             mine, end, data = data.partition(b"\n")
             self._take(self._rank, mine + end)
