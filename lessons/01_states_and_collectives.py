@@ -189,8 +189,8 @@ guess.check(allowed, "scaling, adding another partial and multiplying by a whole
 
 # %% [markdown]
 # (a + b) M is a M + b M, so a product may come before the sum; max(a + b, 0) isn't max(a, 0) + max(b, 0), so that may
-# not. The last one has another reason. A collective *consumes* its partial: once it is added up, the terms are spent,
-# and a second sum would count everything again.
+# not. (A *bias* and the *residual* are whole arrays that a model adds.) The last one has another reason. A collective
+# *consumes* its partial: once it is added up, the terms are spent, and a second sum would count everything again.
 #
 # ## On root: where the weights start
 #

@@ -144,7 +144,7 @@ print(f"rank 10 of 11 holds query heads {[*mine.heads.of(10)]}, kv heads {[*mine
       f"{len(mine.ffn.of(10))} of {odd.ffn} ffn rows, {len(mine.vocab.of(10))} of {odd.vocab} words")
 empty = np.ones((4, 0)) @ np.ones((0, odd.hidden))
 print(f"no heads · no rows of the projection: shape {empty.shape}, sum {empty.sum():g}")
-guess.check(len(last), "a collective is everybody's. If one rank skipped it, all others would wait for ever.")
+guess.check(len(last), "a collective is everybody's. If one rank skipped it, all others would wait forever.")
 
 # %% [markdown]
 # It is not idle either: it has its share of the MLP and of the vocabulary.

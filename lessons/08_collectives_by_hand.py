@@ -123,7 +123,7 @@ guess.check(found.messages, "as many as the star's: all ranks but the root give 
 # In the first p − 1 rounds chunks are added on their way (a *reduce-scatter*: in the end each rank has one chunk of the
 # sum, complete). In the next p − 1 rounds the complete chunks travel once around (an *all-gather*).
 #
-# Everybody sends and receives in the same round. If all called `send` first, all could wait for ever. `exchange` does
+# Everybody sends and receives in the same round. If all called `send` first, all could wait forever. `exchange` does
 # both at once. (`chunk` and `received_chunk` are for the record only.)
 #
 # **Predict.** How many times the payload does each rank of 4 send in a ring? (1 would be: the whole array once.)

@@ -15,10 +15,10 @@
 # lessons 01 and 02 (ranks and collectives; partial sums, and the all-reduce that adds them).
 #
 # A collective is a meeting: it ends when every rank has come. So most of what goes wrong on one rank the others notice
-# as one thing: they wait. MPI itself waits for ever and says nothing. Here you provoke six troubles for real, each with
-# a short deadline, and learn what each looks like from outside: what is printed, the exit code, the trace (the record
-# of every collective of a run). `attempt(fn, ranks=3)` is `run`, but an error ends up in its `.error`; its `.trace` is
-# there in either case: that of a run that failed ends where the run did.
+# as one thing: they wait. MPI itself waits forever and says nothing. Here you provoke six troubles for real, and learn
+# what each looks like from outside: what is printed, the exit code, the trace (the record of every collective of a
+# run). `attempt(fn, ranks=3)` is `run`, but an error ends up in its `.error`; its `.trace` is there in either case:
+# that of a run that failed ends where the run did. Its `deadline` is the seconds that all of it may take.
 
 # %%
 import re
@@ -171,8 +171,10 @@ hanging.tell()
 
 # %% [markdown]
 # An exit code other than 0 tells the shell, or the batch system, that the job has failed; 1 stands for an error of the
-# program, 2 for one that minitp itself reports. On processes the watchdog is a thread on every rank, which asks the
-# others where they are; `deadline` (`--deadline` of `minitp generate`) is how long a rank may wait in one collective.
+# program, 2 for one that minitp itself reports, 124 for a run that has taken too long. On processes the watchdog is a
+# thread on every rank, which asks the others where they are. Two limits tell it when: the `deadline` of `launch`
+# (`--deadline` of `minitp generate`) is how long a rank may wait in one collective, `run_deadline` (`--timeout`) how
+# long the whole run may take, as the `deadline` of `attempt` is.
 #
 # At the end of a run the ranks' records are brought together by collectives. After a failure that can't be done, so
 # each rank that still answers hands over its own. `minitp generate --trace FILE` and `minitp train --trace FILE` write
@@ -267,7 +269,7 @@ print(attempt(lambda tp: sum_up(tp, np.ones(4 if tp.rank == 1 else 3)), ranks=3)
 # The opposite of a hang: a collective that all ranks leave out. Each takes its own partial sum for the whole and goes
 # on. minitp does so when asked to: `minitp generate --break layers.0.mlp.down`, or in Python a `BrokenCommunicator`.
 # The model is the small one that comes with minitp; it has learned some English, letter by letter, and repeats itself.
-# It has 2 layers, and a pass needs 4 sums in them.
+# It has 2 layers, and 4 sums in them for each letter that it writes.
 #
 # **Predict.** The model writes 20 letters. One of the 4 sums is skipped. How many letters stay as they were, at
 # their place?
@@ -313,9 +315,9 @@ guess.check(same, "by chance: the two texts have parted at once.")
 # with all of them it doesn't. Only a comparison with one rank finds it, which is why minitp's tests do that. The trace
 # knows it here because the skip was made on purpose: such events carry a mark of their own.
 #
-# ## The wrong mpirun: every process is rank 0 of 1
+# ## The wrong mpirun
 #
-# A machine often has two MPIs: one that the system brought, and one that came with mpi4py. Each has an `mpirun`, which
+# A machine often has two MPIs: the system's, and one that was installed beside mpi4py. Each has an `mpirun`, which
 # tells the processes it starts who they are, in a language that the other's library doesn't read. The next cell does
 # to two processes what a foreign mpirun does: it starts them with the variables of *another* MPI. First a plain mpi4py
 # script.
@@ -361,9 +363,10 @@ refused.tell()
 #
 # ## The same on real processes
 #
-# `minitp run -n 4 a_when_ranks_fail.py` runs the same cells on 4 processes, without the jobs. To provoke a hang of your
-# own, save `SCRIPT` to a file and run it, first with `minitp run -n 2 trouble.py hang`, then with mpirun and without
-# `deadline`, and have Ctrl-C at hand.
+# `minitp run -n 4 a_when_ranks_fail.py` runs the same cells, without the jobs. What `run` starts has 4 processes for
+# ranks then; what `attempt` starts has threads there, too, for a failed rank would end all of the lesson. To provoke a
+# hang of your own, save `SCRIPT` as `trouble.py` and run it, first with `minitp run -n 2 trouble.py hang`, then with
+# `mpirun -n 2 python trouble.py hang` and without `deadline` (the limit is 300 seconds then), and have Ctrl-C at hand.
 #
 # ## Exercises
 #

@@ -38,7 +38,8 @@ for Llama-2-70B ({llama_layers}). With attention and MLP side by side L + 2: {pa
 {tiny_layers} layers. A training step of these {tiny_layers}: {forward} forward, {loss} for the loss, {backward}
 backward.
 
-**What does one cost?** It carries a token's hidden vector ({payload} for SmolLM2 in float32), and waits. {sync_cost}
+**What does one cost?** It carries a token's hidden vector ({payload} for SmolLM2 in float32), and waits. For
+Llama-2-70B in bf16: {sync_cost}
 
 **Who moves?** Tensor parallelism and pipelines move activations, ZeRO-3 weights: for a token of Llama-2-70B
 {token_sent} a card against {weights_moved}.

@@ -156,7 +156,7 @@ def test_a_rank_that_has_returned_is_said_to_have():
 
 def test_deadline_of_a_collective():
     freed = threading.Event()
-    with pytest.raises(CollectiveError, match=r"waited 0\.2 s in all_reduce.*rank 1 is at nothing yet"):
+    with pytest.raises(CollectiveError, match=r"waited 0\.2 s in all_reduce.*rank 1 has come to no call yet"):
         minitp.launch(lambda group: comes_only_once_a_rank_was_freed(group, freed), ranks=3, deadline=0.2)
     assert no_rank_left()
 

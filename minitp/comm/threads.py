@@ -87,7 +87,7 @@ class ThreadTransport:
     def _nobody_came(self) -> CollectiveError:
         mine = self.shared.calls[self.rank]
         behind = [f"rank {r} has returned" if self.shared.returned[r] else
-                  f"rank {r} is at {'nothing yet' if c is None else c}" for r, c in enumerate(self.shared.calls)
+                  f"rank {r} has come to {'no call yet' if c is None else c}" for r, c in enumerate(self.shared.calls)
                   if r != self.rank and (self.shared.returned[r] or c is None or mine is None
                                          or c.sequence < mine.sequence)]
         return CollectiveError(f"rank {self.rank} waited {self.shared.deadline:g} s in {mine} and not every rank came: "

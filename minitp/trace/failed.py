@@ -67,7 +67,8 @@ def failed_line(run: dict[str, Any]) -> str:
     """What every view of such a trace says first: This run failed: … ; "" where the run ended well."""
     if not is_failed(run):
         return ""
-    return f"This run failed: {plain(run['failed'], 300).rstrip('.')}. What had ended until then is shown."
+    words = plain(run["failed"], 300).rstrip(".")
+    return f"This run failed: {words}{'' if words.endswith('…') else '.'} What had ended until then is shown."
 
 
 def no_whole_run(to: str) -> str:
@@ -116,9 +117,9 @@ def _elsewhere(trace: Trace) -> list[str]:
         zip(trace.events["rank"].tolist(), trace.where(plane="control").tolist(), strict=True)) if not check}
     for rank in range(min(trace.run["ranks"], _MOST_RANKS)):
         if rank in known and rank not in inside:
-            told = f"the last one was {_named(trace.event(last[rank]))}" if rank in last else "none had ended there"
+            told = f"; the last one was {_named(trace.event(last[rank]))}" if rank in last else ""
             others.setdefault(told, []).append(rank)
-    return [f"{_ranks_were(ranks)} in no call; {told}." for told, ranks in others.items()] + (
+    return [f"{_ranks_were(ranks)} in no call{told or ', and had been in none'}." for told, ranks in others.items()] + (
         [f"Of {_ranks(silent)} there is no recording."] if silent else [])
 
 

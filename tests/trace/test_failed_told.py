@@ -28,7 +28,7 @@ def test_who_was_where():
         "Ranks 1 and 4 were in no call; the last one was all_reduce at attention.o, call 0.",
         "Of rank 5 there is no recording."]
     trace = Trace.of([], [Mark(1, "decode", 3, None, 0, 100)], unfinished=calls, run={"ranks": 12, "failed": ""})
-    assert waiting_lines(trace)[1:] == ["Rank 1 was in no call; none had ended there.",
+    assert waiting_lines(trace)[1:] == ["Rank 1 was in no call, and had been in none.",
                                         "Of ranks 4, 5, 6, 7, 8, 9, 10 and 11 there is no recording."]
 
 

@@ -53,7 +53,7 @@ def timeline(run: Run | Attempt) -> None:
     alt = (f"A lane over time for each of {count(trace.run['ranks'], 'rank')}: computing in the rank's color, waiting "
            f"hatched, moving dark{f'; rank 0 met the others in {plain(met)}' * bool(met)}.")
     if lost:
-        alt = " ".join([f"{alt} Outlined in red is what never ended.", *lost])
+        alt = " ".join([f"{alt} Outlined in red is what never ended, drawn to the edge.", *lost])
     _lanes(passes, 0, len(passes.work) - 1, alt)
 
 
