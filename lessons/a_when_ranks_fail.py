@@ -63,7 +63,7 @@ def runs_out_of_data(tp):
         sum_up(tp, np.ones(4))
 
 
-hang = attempt(runs_out_of_data, ranks=3, deadline=0.3)
+hang = attempt(runs_out_of_data, ranks=3, deadline=0.6)
 print(hang.error)
 waiting = next(line for line in hang.error.splitlines() if "waiting" in line)
 guess.check(len(re.findall(r"\d+", waiting.partition(":")[0])), "all but the one whose fault it is.")

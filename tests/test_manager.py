@@ -12,7 +12,8 @@ import pytest
 from minitp.commands.prompts import PromptSource, read_prompts
 from minitp.errors import ConfigError, LaunchError
 from minitp.launcher import manager as module
-from minitp.launcher.manager import LONGEST_PROMPT, RunManager, RunRequest
+from minitp.launcher.child import ChildJob
+from minitp.launcher.manager import LONGEST_PROMPT, Run, RunManager, RunRequest
 from minitp.launcher.mpiexec import no_mpi
 from minitp.tokenizer import ByteTokenizer
 from minitp.trace import Trace
@@ -89,6 +90,23 @@ def test_a_stop_that_comes_too_late_changes_nothing(manager, runs, monkeypatch):
     run = manager.start(THREADS)
     assert manager.wait(SOON) and (run.state, run.code) == ("done", 0), run.log
     assert (runs / run.trace).is_file()
+
+
+@pytest.mark.parametrize("code, stopped, kept, ends", [
+    (0, False, "-2.json.gz", ("done", 0)), (124, False, "-2-failed.json.gz", ("failed", 124)),
+    (143, True, "-2-stopped.json.gz", ("stopped", 143)),             # its trace was there when the stop came
+    (0, False, None, ("failed", 1)), (124, False, None, ("failed", 124))])
+def test_how_a_run_ends_is_in_its_traces_name(manager, runs, monkeypatch, code, stopped, kept, ends):
+    run, job = Run(THREADS, ""), ChildJob(["true"], {})
+    monkeypatch.setattr(job, "wait", lambda: code)
+    monkeypatch.setattr(ChildJob, "was_stopped", stopped)
+    (runs / "work").mkdir(parents=True)
+    (runs / "work" / "trace.json.gz").write_bytes(b"")
+    if kept is None:
+        monkeypatch.setattr(os, "replace", lambda *given: Path("/nowhere/at/all").read_bytes())
+    manager._watch(run, job, runs / "work")
+    assert (run.state, run.code) == ends and [path.name for path in runs.iterdir()] == ([run.trace] if kept else [])
+    assert run.trace.endswith(kept) if kept else "the trace can't be kept" in run.log
 
 
 @pytest.mark.mpi

@@ -59,7 +59,7 @@ def _end(run: Run) -> None:
     if run.state == "failed":
         page.problem(f"The run ended with exit code {run.code}.")
     elif run.state == "stopped":
-        st.info(f"The run was stopped (exit code {run.code}); it leaves no trace.")
+        st.info(f"The run was stopped (exit code {run.code}){'' if run.trace else '; it leaves no trace'}.")
     if run.trace and WATCH.is_file():
         label = "Open in Watch" if run.state == "done" else "Open in Watch, up to there"
         st.page_link(WATCH, label=label, icon=":material/play_circle:", query_params={"run": run.trace})

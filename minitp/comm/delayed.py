@@ -56,7 +56,7 @@ class DelayedCommunicator(Communicator):
         def moved() -> Any:
             result = move()
             if plane != "control":
-                self.recorder.delays.add(self._delay)
+                self.recorder.held_up(self._delay)
                 if self._delay:
                     time.sleep(self._delay)
             return result

@@ -82,10 +82,8 @@ def _tell_of_failure(file: Path, trace: "Trace") -> None:
 
 
 def _tell_of_beginning(file: Path, trace: "Trace", expected: int) -> None:
-    from minitp.trace.check import recorded_by_rank
-    by_rank = recorded_by_rank(trace)
-    ended = {len(events) for events in by_rank.values()} | ({0} if len(by_rank) < trace.run["ranks"] else set())
-    few, many, beyond = min(*ended, expected), min(max(ended), expected), max(ended) - expected
+    from minitp.trace.check import reached
+    few, many, beyond = reached(trace, expected)
     print(f"{file.name}: {f'{few:,} to ' * (few < many)}{many:,} of the {expected:,} collectives of its passes had "
           f"ended on each of {trace.run['ranks']} ranks, and are as the closed form says, in order, shape, type and "
           "payload."

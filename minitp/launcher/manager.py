@@ -24,6 +24,7 @@ from minitp.errors import ConfigError, LaunchError
 from minitp.launcher.child import ChildJob
 from minitp.launcher.job import MPIJob
 from minitp.launcher.mpiexec import python_command
+from minitp.launcher.rescue import WRITE_SECONDS
 from minitp.models import CATALOG
 from minitp.runs import runs_folder
 
@@ -195,13 +196,13 @@ class RunManager:
         try:
             code, trace = job.wait(), work / "trace.json.gz"     # 0: it was through before a stop could reach it
             if code == 0 or trace.exists():                      # a run that fails writes what there is
-                run.trace = _keep(trace, run, "" if code == 0 else "-failed")
+                run.trace = _keep(trace, run, "" if code == 0 else f"-{_end(job, code)}")
         except OSError as error:
-            code = 1
+            code = code or 1
             run.say(f"minitp: error: the trace can't be kept: {error}\n".encode())
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            run.end("done" if code == 0 else "stopped" if job.was_stopped else "failed", code)
+            run.end(_end(job, code), code)
 
     def _work_folder(self) -> Path:
         """A hidden folder in the runs folder: from there a trace is moved in one step. Those of dead processes go."""
@@ -221,9 +222,14 @@ class RunManager:
 
 def _job(request: RunRequest, program: list[str], run: Run) -> ChildJob:
     seconds = request.seconds + _MARGIN
-    if request.world == "mpi":
+    if request.world == "mpi":                                   # which gives one that keeps its trace more time itself
         return MPIJob(program, request.ranks, timeout=seconds, out=run.feed, err=run.say, stdin=False)
-    return ChildJob([*python_command(), *program], os.environ, timeout=seconds, out=run.feed, err=run.say, stdin=False)
+    return ChildJob([*python_command(), *program], os.environ, timeout=seconds + WRITE_SECONDS, out=run.feed,
+                    err=run.say, stdin=False)
+
+
+def _end(job: ChildJob, code: int) -> State:
+    return "done" if code == 0 else "stopped" if job.was_stopped else "failed"
 
 
 def _keep(trace: Path, run: Run, mark: str) -> str:

@@ -135,14 +135,17 @@ class Job:
         return None
 
     def _out_of_time(self, code: int, headline: str) -> None:
-        """Ask the others where they are, tell it once (the lowest rank that asks), end the job."""
+        """Ask the others where they are, tell it once (who asks first, of several at once the lowest), end the job.
+
+        A rank that has failed tells more: why it doesn't come.
+        """
         if not self._ending.acquire(blocking=False):
             return                                  # the main thread is already telling what it failed of
         mine = self.where()
-        if not any(self.hotline.heard[kind] for kind in (FAILED, ASK, FETCH)):      # else another is telling it
+        if not self._heard(FAILED, FETCH, ASK):
             self.hotline.tell(ASK, headline)
             where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
-            if all(rank > self.rank for rank in self.hotline.heard[ASK]):           # who asked before it was asked
+            if not self._heard(FAILED, FETCH) and min(self.hotline.heard[ASK], default=self.size) > self.rank:
                 silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
                 account = f"{headline}\n" + positions(silent | where | {self.rank: mine})
                 if self.rescued is not None:
@@ -150,8 +153,12 @@ class Job:
                 _write(f"minitp: error: {account}", code)
                 self._rescue(account, False, code)
                 self.abort(code)
-        self._leave_to_others(2.0)
+        self._leave_to_others(5.0)
         self.abort(code)
+
+    def _heard(self, *kinds: int) -> bool:
+        """Whether another rank has said one of these: that it failed, that its time is up, that it keeps the trace."""
+        return any(self.hotline.heard[kind] for kind in kinds)
 
     def _leave_to_others(self, seconds: float) -> None:
         """Answer those who ask, for so long: another rank tells what has happened, keeps the trace, and aborts."""
@@ -172,8 +179,12 @@ class Job:
         if self.rescued is None or not self.groups:
             return
         self.hotline.tell(FETCH, "")
+        mine = self._recording()                    # while the others pack theirs, and not after a wait for one of them
         others = self.hotline.wait_for_all(RECORDING, FETCH_SECONDS)
-        parts = [self._recording() if rank == self.rank else others.get(rank) or None for rank in range(self.size)]
+        if min(self.hotline.heard[FETCH], default=self.rank) < self.rank:
+            self._leave_to_others(5.0)              # both asked at once, and of one trace there is one writer
+            return
+        parts = [mine if rank == self.rank else others.get(rank) or None for rank in range(self.size)]
         if words := handed_over(self.rescued, self.groups[0], parts, why, refusal):
             _write(f"minitp: {words}", code)
 
@@ -188,10 +199,9 @@ class Job:
         failed = others | {self.rank: failure.key}
         same = sorted(rank for rank, key in failed.items() if key == failure.key)
         code = max(int(key.split()[0]) for key in failed.values())
-        late = bool(self.hotline.heard[FETCH])      # another rank has told what it failed of, and keeps the trace
-        if self.rank == same[0] and not (late and len(same) > 1):
+        if self.rank == same[0] and not any(rank in self.hotline.heard[FETCH] for rank in same):   # that one told it
             _write(failure.said_by(same, self.size), code)
-        if late or self.rank != min(failed):
+        if self.rank != min(failed) or self._heard(FETCH):             # who asked first keeps the trace
             self._leave_to_others(2.0)              # an error of its own is told by now
         else:
             self._rescue(failure.short_by(same, self.size), bool(failure.alike), code)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 
+import numpy as np
+
 from minitp.trace.file import Trace
 from minitp.trace.schema import Event, Expected
 from minitp.trace.wording import dimensions, pass_name, plain
@@ -38,6 +40,14 @@ def recorded_by_rank(trace: Trace) -> dict[int, list[Expected]]:
         if event.plane != "control":
             by_rank.setdefault(event.rank, []).append(_expected(event))
     return by_rank
+
+
+def reached(trace: Trace, predicted: int) -> tuple[int, int, int]:
+    """Of a run that failed: how many of the `predicted` events of each rank had ended on the rank with fewest, on that
+    with most, and how many more than that it has."""
+    ended = np.bincount(trace.events["rank"][trace.words("plane") != "control"], minlength=trace.run["ranks"])
+    few, many = int(ended.min()), int(ended.max())
+    return min(few, predicted), min(many, predicted), max(many - predicted, 0)
 
 
 def _by_rank(recorded: Mapping[int, Sequence[Expected]], predicted: Mapping[int, Events], cut_off: bool

@@ -29,16 +29,11 @@ _FOLDERS = re.compile(rf"{_ROOT}(?:[^\s/\\'\":]+[/\\]+)*([^\s/\\'\":]+)")
 def recorded_so_far(group: "Communicator") -> str:
     """What this rank has recorded, packed: also the marks it is in, and the call, as if both ended now.
 
-    It may be called from another thread while the rank waits, for the last time.
+    It may be called from another thread, while the rank waits or goes on.
     """
-    recorder = group.recorder
     if (pending := group.pending) is not None:
-        recorder.lose(group, *pending)
-    try:
-        about = recorder.about()
-    except Exception:                  # it looks at a run that was broken off; the recording must not be lost by that
-        about = {}
-    return pack(recorder, open_marks=recorder.open_marks(), about=about)
+        group.recorder.lose(group, *pending)
+    return pack(group.recorder, cut_off=True)
 
 
 def joined_so_far(group: "Communicator", parts: Sequence[str | None], why: str) -> Trace | None:

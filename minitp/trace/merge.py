@@ -21,7 +21,7 @@ from minitp.trace.file import Trace
 from minitp.trace.info import complete_info, local_facts, run_info
 from minitp.trace.kept import once
 from minitp.trace.recorder import Clock, Recorder
-from minitp.trace.schema import CHECK, TIMES, Event, Mark, Unfinished
+from minitp.trace.schema import CHECK, TIMES, Event, Unfinished
 from minitp.trace.timeline import sync_numbers
 from minitp.trace.values import as_plain
 
@@ -109,7 +109,9 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     zero = min((base for base in bases if base is not None), default=0)
     traces = [_shifted(Trace.from_plain(one["trace"]), 0 if base is None else base - zero)
               for one, base in zip(packed, bases, strict=True)]
-    run = run | next((one["about"] for one in packed if one["about"]), {})
+    told = [one for one in packed if one["about"]]
+    if told:                           # by the rank that was furthest: its passes are also those of the others
+        run = run | max(told, key=lambda one: len(one["trace"]["events"]["rank"]))["about"]
     run = run | emulated_part([delay for one in packed for delay in one["facts"]["delays"]])
     if None not in parts:
         run = complete_info(run, [one["facts"] for one in packed])
@@ -118,15 +120,15 @@ def joined(parts: Sequence[str | None], clock: Clock | None, run: dict[str, Any]
     return trace
 
 
-def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: Sequence[Mark] = (),
-         about: Mapping[str, Any] | None = None) -> str:
+def pack(recorder: Recorder, held: Mapping[str, int] | None = None, *, cut_off: bool = False) -> str:
     """This rank's rows as JSON, times since its own first one: a machine's clock may say more than JSON can carry.
 
-    about: what it knows of the header, where no rank knows it yet
+    cut_off: the run failed. Then also the marks that the rank is in, and what it knows of the header. It may go on
+    while this looks, so what refers to something is taken before it: values, events, the marks and passes of these.
     """
-    values = [{"event": event, "before": as_plain(before), "after": as_plain(after)}
-              for event, before, after in recorder.values]
-    events, marks = list(recorder.events), [*recorder.marks, *open_marks]
+    kept, events = list(recorder.values), list(recorder.events)
+    marks, about = (recorder.marks_so_far(), _about(recorder)) if cut_off else (recorder.marks, {})
+    values = [{"event": event, "before": as_plain(before), "after": as_plain(after)} for event, before, after in kept]
     begins = [*(event.enter for event in events[:1]), *(mark.enter for mark in marks),
               *(call.enter for call in recorder.unfinished[:1])]
     base = min(begins, default=None)
@@ -136,14 +138,28 @@ def pack(recorder: Recorder, held: Mapping[str, int] | None = None, open_marks: 
                      run={"ranks": recorder.rank + 1})
     trace = _shifted(trace, -(base or 0))
     facts = local_facts() | {"delays": sorted(recorder.delays)} | ({} if held is None else {"held": dict(held)})
-    return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain(), "about": dict(about or {})})
+    return json.dumps({"base": base, "facts": facts, "trace": trace.to_plain(), "about": about})
+
+
+def _about(recorder: Recorder) -> dict[str, Any]:
+    try:
+        return recorder.about()
+    except Exception:                  # it looks at a run that was broken off; the recording must not be lost by that
+        return {}
 
 
 def _still_unfinished(calls: Sequence[Unfinished], events: Sequence[Event]) -> list[Unfinished]:
-    """Without those that have ended since: a rank that isn't stuck goes on while it is asked for its recording."""
-    ended = {(event.axis, event.group, event.sequence, event.op, event.peer) for event in events
-             if event.reason != CHECK} if calls else set()
-    return [call for call in calls if (call.axis, call.group, call.sequence, call.op, call.peer) not in ended]
+    """Without those that have ended since: a rank that isn't stuck goes on while it is asked for its recording. Each
+    once: one that failed then, or whose rank was asked twice, is noted twice."""
+    by_key: dict[tuple, Unfinished] = {}
+    for call in calls:
+        by_key.setdefault(_key(call), call)
+    ended = {_key(event) for event in events if event.reason != CHECK} if calls else set()
+    return [call for key, call in by_key.items() if key not in ended]
+
+
+def _key(call: Event | Unfinished) -> tuple[Any, ...]:
+    return call.axis, call.group, call.sequence, call.op, call.peer
 
 
 def _shifted(trace: Trace, by: int) -> Trace:

@@ -44,7 +44,7 @@ class Recorder:
         self.delays: set[float] = set()               # seconds by which an emulated link held up messages
         self.unfinished: list[Unfinished] = []        # calls that failed
         self.about: Callable[[], dict[str, Any]] = dict        # what the header is to say, should the run fail
-        self._open: list[Mark] = []                   # marks that haven't ended, outer first; `leave` means nothing yet
+        self._open: list[tuple[str, int | None, int | None, int]] = []      # begun marks, outer first; last: `enter`
         self.row = -1
         self.values: list[list[Any]] = []             # [number of the event, before, after]
         self.inner: list[tuple[Inner, Any]] = []
@@ -60,13 +60,13 @@ class Recorder:
         outer = self._phase, self._step, self._micro_batch
         self._phase, self._step, self._micro_batch = phase, step, micro_batch
         enter = time.perf_counter_ns()
-        self._open.append(Mark(self.rank, phase, step, micro_batch, enter, enter))
+        self._open.append((phase, step, micro_batch, enter))
         try:
             yield
         finally:
-            self._open.pop()
             if self.keep_events:
                 self.marks.append(Mark(self.rank, phase, step, micro_batch, enter, time.perf_counter_ns()))
+            self._open.pop()                          # behind that: who looks from another thread misses no mark
             self._phase, self._step, self._micro_batch = outer
             if self.keep_values and not outer[0]:
                 self._condense()                      # outside all marks: this time is nobody's computing
@@ -102,6 +102,11 @@ class Recorder:
         if self.listener is not None:
             self.listener(event)
 
+    def held_up(self, seconds: float) -> None:
+        """An emulated link takes so much longer for the collective or message that is about to be added."""
+        if self.keep_events:
+            self.delays.add(seconds)
+
     # --- a run that fails --------------------------------------------------------------------------------------------
 
     def lose(self, group: "Messages", call: "Call", enter: int) -> None:
@@ -111,10 +116,12 @@ class Recorder:
                 self.rank, group.axis, group.first, call.sequence, call.op, call.root, call.peer, call.site,
                 self._phase, self._step, self._micro_batch, call.shape, call.dtype, enter, time.perf_counter_ns()))
 
-    def open_marks(self) -> list[Mark]:
-        """The marks that the rank is in, as if they ended now."""
-        now = time.perf_counter_ns()
-        return [mark._replace(leave=now) for mark in self._open] if self.keep_events else []
+    def marks_so_far(self) -> list[Mark]:
+        """The marks that have ended, and those that the rank is in, as if they ended now. It may go on meanwhile."""
+        still, ended = list(self._open), list(self.marks)      # in this order: what ends in between isn't missed …
+        now, over = time.perf_counter_ns(), {mark[1:-1] for mark in ended}
+        return ended + [Mark(self.rank, *mark, now) for mark in still
+                        if self.keep_events and mark not in over]                  # … and isn't there twice
 
     # --- values ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
      "shapes":  [[1, 1, 576], …: the shapes that the column `shape` gives by number],
      "events":  {column: list}, one entry per event, all ranks one after the other, each in its own order,
      "marks":   {column: list}, the phases and steps of each rank with their begin and end,
-     "unfinished": {column: list}, the calls that ranks were in when the run failed (absent, where there are none),
+     "unfinished": {column: list}, the calls that never gave a rank their result (absent, where there are none),
      "values":  [{event, before, after or after_of}]: what collectives took and gave (absent, where not recorded),
      "arrays":  {column: list}, the arrays inside the layers (absent, where not recorded),
      "weights": {column: list}, each rank's part of the model's matrices (absent, where not recorded)}
@@ -77,9 +77,13 @@ A run over a link that was made slower on purpose has `emulated` in `run`: its `
 seconds, that a collective or message of the planes data and sample was held up. Views of times must say so
 (`minitp.trace.emulated`).
 
-A run that failed has `failed` in `run`: its error, as it was told. Its events are those that ended until then, of the
-ranks that could still be asked: one rank may have more of them than another, and the last pass is cut off
-(`minitp.trace.failed`).
+A run that failed has `failed` in `run`: its error, as it was told, on one line and without folders. Its events are
+those that ended until then, of the ranks that could still be asked: one rank may have more of them than another, one
+none at all, and the last pass is cut off. `unfinished` has the calls that the ranks were in then; of one that sends and
+receives at once, the receive. Marks that a rank was in end where its recording was taken. The rest of `run` tells what
+was known by then: of the passes or steps also the one that it failed in, of tokens and losses those that were there,
+no `memory`, and nothing of hosts and cores where a rank could not be asked. A program that catches the error of a call
+and goes on has such calls, too, without having failed (`minitp.trace.failed`).
 
 An event is one collective, or one message, on one rank. What a rank computes lies in the gaps between its events: a
 compute span is named by the sites it lies between (`minitp.trace.timeline`). Times are ns since the run's start, which
@@ -136,11 +140,11 @@ class Mark(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """The columns of `unfinished`: a collective, or a message, that never gave this rank its result."""
+    """The columns of `unfinished`, which mean what they do of an event."""
     rank: int
     axis: str
     group: int
-    sequence: int
+    sequence: int                   # equal on the ranks that were in the same call, or had its result
     op: str
     root: int | None
     peer: int | None

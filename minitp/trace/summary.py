@@ -107,7 +107,9 @@ def arrivals(timeline: Timeline) -> list[Sync]:
     check = trace.words("reason") == CHECK
     sync_point = (trace.words("plane") == "data") & ~np.isin(trace.words("op"), MESSAGES) & ~trace.events["broken"]
     calls = list(zip(*(trace.events[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
-    lost = set(zip(*(trace.unfinished[name].tolist() for name in ("axis", "group", "sequence")), strict=True))
+    lost = {call for call, op in zip(zip(*(trace.unfinished[name].tolist() for name in ("axis", "group", "sequence")),
+                                         strict=True), trace.words("op", "unfinished").tolist(), strict=True)
+            if op not in MESSAGES}                                 # those are counted on their own
     checked = {calls[event]: timeline.sync_of(event) for event in np.flatnonzero(check).tolist()}
     return [checked.get(calls[sync.events[0]], sync) for sync in timeline.syncs
             if len(sync.events) > 1 and sync_point[sync.events[0]] and calls[sync.events[0]] not in lost]

@@ -45,7 +45,7 @@ class Span(NamedTuple):
     phase: str
     step: int | None
     micro_batch: int | None
-    after: int                      # number of the event before it, -1: the mark begins
+    after: int                      # number of the event before it, -1: the mark begins, or a call never ended
     before: int                     # number of the event after it, -1: the mark ends, an inner one begins, or a call
                                     # that never ended
     enter: int
@@ -105,12 +105,25 @@ class Timeline:
         return [span for rank, (first, last) in zip(self.trace.ranks, edges.reshape(-1, 2).tolist(), strict=True)
                 for span in _spans(self.trace, rank, marks.get(rank, []), lost.get(rank, []), order[first:last])]
 
+    @cached_property
+    def never_ended(self) -> dict[tuple[int, int], Unfinished]:
+        """The calls that never ended, by their rank and when it entered: what it computed before led to them."""
+        return {(call.rank, call.enter): call for call in self.trace.unfinished_rows()}
+
+    @cached_property
+    def _behind_lost(self) -> dict[tuple[int, int], Unfinished]:
+        """The same by when their rank was freed."""
+        return {(call.rank, call.leave): call for call in self.never_ended.values()}
+
     def name_of(self, span: Span) -> str:
         """The sites a compute span lies between: layers.0.attention.out → layers.0.mlp.down."""
-        strings, sites = self.trace.strings, self.trace.events["site"]
-        after = f"begin of {span.phase}" if span.after < 0 else strings[sites[span.after]]
-        before = f"end of {span.phase}" if span.before < 0 else strings[sites[span.before]]
-        return f"{after} → {before}"
+        def site(event: int, lost: Unfinished | None, edge: str) -> str:
+            if event >= 0:
+                return self.trace.strings[self.trace.events["site"][event]]
+            return f"{edge} of {span.phase}" if lost is None else lost.site
+
+        return (f"{site(span.after, self._behind_lost.get((span.rank, span.enter)), 'begin')} → "
+                f"{site(span.before, self.never_ended.get((span.rank, span.leave)), 'end')}")
 
 
 def sync_numbers(trace: Trace) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitp.errors import FileFormatError
-from minitp.trace.check import compare
+from minitp.trace.check import compare, reached
 from minitp.trace.export import chrome, csv
 from minitp.trace.failed import is_failed, left_out_line
 from minitp.trace.file import Trace
@@ -102,11 +102,11 @@ class Ledger:
     def _of_beginning(self, predicted: int) -> str:
         """The verdict on a run that failed, where all that ended was foretold."""
         trace = self.timeline.trace
-        ended = np.bincount(trace.events["rank"][trace.words("plane") != "control"], minlength=trace.run["ranks"])
-        few, many = int(ended.min()), int(ended.max())
+        few, many, beyond = reached(trace, predicted)
         return (f"{f'{few:,} to ' * (few < many)}{many:,} of {count(predicted, 'event')} had ended on each of "
                 f"{count(trace.run['ranks'], 'rank')} when the run failed. These are as the closed form says, in "
-                "order, with shape, dtype, states and bytes.")
+                "order, with shape, dtype, states and bytes."
+                + (f" {beyond:,} more are of a pass that the header doesn't tell of." if beyond else ""))
 
     @property
     def formula(self) -> str:

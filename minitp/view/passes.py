@@ -84,6 +84,8 @@ class Passes:
         """Which of the compute spans lie in a pass of which nothing but unfinished calls is known."""
         lost = {(call.phase, call.step, call.micro_batch) for call, number in
                 zip(self.trace.unfinished_rows(), self.unfinished.tolist(), strict=True) if number < 0}
+        if not lost:                   # most runs: they have many spans to look through
+            return np.zeros(len(self.spans.in_pass), bool)
         return np.array([(span.phase, span.step, span.micro_batch) in lost for span in self.timeline.spans], bool) & (
             self.spans.in_pass < 0)
 

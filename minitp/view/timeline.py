@@ -204,7 +204,6 @@ def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
     columns: list[list[Any]] = [[plain(word, 60) for word in np.append(trace.words(name), "")[at].tolist()]
                                 for name in ("site", "op")]
     calls = trace.unfinished_rows() if (bars.kind == ENDLESS).any() else []
-    lost = {(call.rank, call.enter - bars.begin): call for call in calls}
     verbs = ("computes", "waits", "moves data for")
     texts = []
     for rank, kind, start, length, event, site, op in zip(
@@ -215,7 +214,7 @@ def hover_texts(passes: Passes, bars: Bars, modeled: bool = False) -> list[str]:
             continue
         where = f"until {op} at {site}" if kind == COMPUTING else f"in {op} at {site}"
         if event < 0:
-            then = lost.get((rank, start + length))
+            then = timeline.never_ended.get((rank, bars.begin + start + length))
             where = "until its pass ends" if then is None else f"until {plain(then.op, 60)} at {plain(then.site, 60)}"
         last = f"; rank {timeline.sync_of(event).last_rank} came last" if kind == WAITING and not modeled else ""
         texts.append(f"rank {rank} {verbs[kind]} {duration(length)} {where}{last}")

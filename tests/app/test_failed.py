@@ -1,6 +1,7 @@
 """A run that failed, on every page that takes a run, and in the browser."""
 import pytest
 
+from minitp.launcher.manager import Run, RunRequest, manager
 from minitp.trace.failed import failed_line
 from minitp.view.reading import PlayReader
 from minitp.view.text import caption
@@ -42,6 +43,23 @@ def test_what_it_says_is_no_markup(page, runs):
     trace.write(runs / "failed.json")
     said = page(run="failed.json").error[0].value
     assert not set("<>[]:") & set(said) and "x" in said
+
+
+@pytest.mark.parametrize("trace, says", [(None, "; it leaves no trace."), ("run-stopped.json.gz", "(exit code 143).")])
+def test_a_run_that_was_stopped_leaves_no_trace_or_says_none_of_that(page, monkeypatch, tmp_path, trace, says):
+    from ui import jobs
+    run = Run(RunRequest("a river"), "")
+    run.trace = trace
+    run.end("stopped", 143)
+    monkeypatch.setattr(jobs, "WATCH", tmp_path / "none.py")             # a page of its own has nowhere to lead
+    monkeypatch.setattr(manager(), "run", run)
+
+    def shown():
+        from minitp.launcher.manager import manager
+        from ui.jobs import shown
+        shown(manager().run, mine=True)
+    at = page(shown)
+    assert not at.exception and at.info[0].value.endswith(says)
 
 
 @pytest.mark.slow

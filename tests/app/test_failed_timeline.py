@@ -9,7 +9,7 @@ def shown(page, runs, trace):
     app = page(APP / "main.py")
     app.switch_page("views/timeline.py")
     app.query_params["run"] = "failed.json"
-    app.run(timeout=30)
+    app.run()
     assert not app.exception, app.exception
     return app
 

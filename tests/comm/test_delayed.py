@@ -100,6 +100,17 @@ def test_the_trace_and_its_views_say_that_the_link_was_emulated(waits, delays, h
         assert sum("Emulated" in one for one in told) == bool(words) and (line in told) == bool(words)
 
 
+def test_what_is_not_in_the_trace_leaves_no_delay_in_it(waits):
+    def on_rank(group):
+        group.delay = 2.0
+        group.recorder.keep_events = False
+        summed(group, 1)
+        return pack(group.recorder)
+
+    assert "emulated" not in joined(launch(on_rank, ranks=2, world="threads", kind=DelayedCommunicator), None,
+                                    {"ranks": 2}).run
+
+
 def test_what_is_left_of_a_run_says_it_too(waits):
     def on_rank(group):
         group.delay = 2.0

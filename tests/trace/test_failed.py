@@ -1,8 +1,11 @@
 """The trace of a run that failed: its file, its rows of several ranks joined, and what is said of it."""
 import json
+import sys
+import time
 
 import numpy as np
 import pytest
+from broken_files import put
 from failed_runs import CALL, EVENT, NASTY, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,6 +97,70 @@ def test_a_call_that_ended_while_its_rank_was_asked_is_no_unfinished_one():
     assert [call.sequence for call in trace.unfinished_rows()] == [8]         # of this one the check alone has ended
 
 
+class Moving(Recorder):
+    """A rank that goes on: right after `looks` of the lists of its recording have been looked at, its pass ends and the
+    next one has begun."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self.looks, self.passes, self.about = looks, 0, lambda: {"passes": self.passes}
+        self._go_on()
+
+    def _go_on(self):
+        if self.passes:
+            self._mark.__exit__(None, None, None)
+        self.passes += 1
+        self._mark = self.mark("decode", self.passes)
+        self._mark.__enter__()
+        now = time.perf_counter_ns()
+        self.events.append(EVENT._replace(sequence=self.passes, step=self.passes, enter=now, leave=now))
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name in ("values", "events", "marks", "_open", "unfinished") and sys._getframe(1).f_code.co_name in (
+                "pack", "marks_so_far"):
+            found, self.looks = list(found), self.looks - 1
+            if self.looks == 0:
+                self._go_on()
+        return found
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 4])
+def test_a_rank_that_goes_on_while_its_recording_is_packed_has_each_pass_once_and_no_event_outside(looks):
+    moving = Moving(looks)
+    trace = joined([pack(moving, cut_off=True)], None, {"ranks": 1})
+    marks, events = trace.mark_rows(), list(trace)
+    assert moving.passes == 2 and len({mark.step for mark in marks}) == len(marks) >= len(events) >= 1
+    assert trace.run["passes"] >= len(events)                  # the header foretells them all
+    assert all(sum(mark.enter <= event.enter and event.leave <= mark.leave and mark.step == event.step
+                   for mark in marks) == 1 for event in events)
+
+
+def test_the_header_is_of_the_rank_that_was_furthest():
+    """Ranks that go on while they are asked, one after the other, tell of more and more passes."""
+    parts = []
+    for rank, events in enumerate((1, 3, 2)):
+        one = recorder(rank, events=[EVENT._replace(rank=rank, sequence=n) for n in range(events)])
+        one.about = lambda passes=events: {"passes": passes}
+        parts.append(pack(one, cut_off=True))
+    assert joined(parts, None, {"ranks": 3}).run["passes"] == 3
+
+
+def test_a_header_that_can_not_be_told_costs_no_events():
+    def about():
+        raise IndexError("the run was broken off in the middle of this")
+    one = recorder(0, events=[EVENT])
+    one.about = about
+    assert len(joined([pack(one, cut_off=True)], None, {"ranks": 1})) == 1
+
+
+def test_a_call_that_is_noted_twice_is_there_once():
+    """By who asks the rank while it waits, by a second one who asks, and once the call has failed."""
+    lost = [CALL, CALL._replace(sequence=9), CALL._replace(leave=95), CALL._replace(leave=99)]
+    trace = joined([pack(recorder(0, lost=lost))], None, {"ranks": 1})
+    assert [(call.sequence, call.leave - call.enter) for call in trace.unfinished_rows()] == [(1, 50), (9, 50)]
+
+
 def test_nothing_recorded_is_no_trace():
     def main(group):
         return joined_so_far(group, [None, recorded_so_far(group)], "it broke")
@@ -162,30 +229,21 @@ def test_every_rank_has_what_ended_and_the_call_it_was_in(ranks, data):
 # --- a stranger's file -------------------------------------------------------------------------------------------
 
 
-def _set(path, value):
-    def change(plain):
-        *folders, last = path.split("/")
-        for folder in folders:
-            plain = plain[int(folder) if isinstance(plain, list) else folder]
-        plain[int(last) if isinstance(plain, list) else last] = value
-    return change
-
-
 BROKEN = {
-    "a list": (_set("unfinished", []), "`unfinished` must be an object of lists"),
-    "null": (_set("unfinished", None), "`unfinished` must be an object of lists"),
-    "columns that are none": (_set("unfinished/rank", 3), "object of lists"),
+    "a list": (put("unfinished", []), "`unfinished` must be an object of lists"),
+    "null": (put("unfinished", None), "`unfinished` must be an object of lists"),
+    "columns that are none": (put("unfinished/rank", 3), "object of lists"),
     "no column": (lambda plain: plain["unfinished"].pop("peer"), "lacks the column peer"),
-    "lengths": (_set("unfinished/site", [0]), "must have one length"),
-    "a rank too many": (_set("unfinished/rank/1", 4), "`unfinished`, entry 1: its rank must be below"),
-    "it leaves before it enters": (_set("unfinished/leave/0", 39), "`unfinished`, entry 0: it leaves before"),
-    "no leave": (_set("unfinished/leave/0", None), "`unfinished.leave`, entry 0"),
-    "a word of another file": (_set("unfinished/site/0", 99), "of `strings`"),
-    "a shape of another file": (_set("unfinished/shape/0", 99), "of `shapes`"),
-    "a word": (_set("unfinished/sequence/0", "1"), "whole number"),
-    "true": (_set("unfinished/enter/0", True), "whole number"),
-    "a huge number": (_set("unfinished/enter/0", 10**30), "`unfinished.enter`, entry 0"),
-    "minus one for null": (_set("unfinished/peer/0", -1), "or null"),
+    "lengths": (put("unfinished/site", [0]), "must have one length"),
+    "a rank too many": (put("unfinished/rank/1", 4), "`unfinished`, entry 1: its rank must be below"),
+    "it leaves before it enters": (put("unfinished/leave/0", 39), "`unfinished`, entry 0: it leaves before"),
+    "no leave": (put("unfinished/leave/0", None), "`unfinished.leave`, entry 0"),
+    "a word of another file": (put("unfinished/site/0", 99), "of `strings`"),
+    "a shape of another file": (put("unfinished/shape/0", 99), "of `shapes`"),
+    "a word": (put("unfinished/sequence/0", "1"), "whole number"),
+    "true": (put("unfinished/enter/0", True), "whole number"),
+    "a huge number": (put("unfinished/enter/0", 10**30), "`unfinished.enter`, entry 0"),
+    "minus one for null": (put("unfinished/peer/0", -1), "or null"),
 }
 
 

@@ -11,12 +11,13 @@ from minitp.commands.trace import check
 from minitp.config import TINY
 from minitp.placement import Placement
 from minitp.trace import Timeline, Trace
+from minitp.trace.check import reached
 from minitp.trace.export import chrome, csv
 from minitp.trace.failed import waiting_lines
 from minitp.trace.predict import GenerationPlan, predict
 from minitp.trace.schema import Mark
 from minitp.trace.show import show
-from minitp.trace.summary import BY, as_plain
+from minitp.trace.summary import BY, arrivals, as_plain
 
 
 def test_who_was_where():
@@ -38,6 +39,13 @@ def test_what_failed_in_loading_has_nothing_to_be_checked_against(tmp_path, caps
     assert said.out.startswith("run.json: This run failed: it broke.") and "Rank 0 was in" in said.out
     assert said.err == ("run.json: it failed before its model was loaded, or in a script of its own: no closed form "
                         "foretells it.\n")
+
+
+def test_a_message_that_never_ended_takes_no_sync_point_away():
+    """Messages are numbered on their own: number 0 of them is not sync point 0."""
+    met = [EVENT._replace(rank=rank) for rank in range(2)]
+    assert [len(arrivals(Timeline.of(Trace.of(met, unfinished=[call])))) for call in (
+        CALL._replace(op="send", peer=1, sequence=0), CALL._replace(sequence=0))] == [1, 0]
 
 
 def test_what_tells_calls_apart_is_said():
@@ -105,6 +113,8 @@ def test_chrome_has_a_slice_for_each_call():
     first, second = [one for one in made if one.get("cat") == "never ended"]
     assert (first["name"], first["tid"], first["ts"], first["dur"]) == ("all_reduce (never ended)", 0, 0.04, 0.05)
     assert first["args"]["site"] == "mlp.down" and second["tid"] == 2
+    assert [one["name"] for one in made if one.get("cat") == "compute"] == [
+        "begin of decode → attention.o", "attention.o → mlp.down", "mlp.down → end of decode"]
     assert {one["args"]["name"] for one in made if one["name"] == "thread_name"} == {"rank 0", "rank 2"}
     assert made[0]["args"]["name"] == "minitp (this run failed)"
 
@@ -183,3 +193,9 @@ def test_a_run_that_ended_well_must_have_all(tmp_path, capsys):
     del trace.run["failed"]
     code, out = checked(trace, tmp_path, capsys)
     assert code == 1 and "rank 0 lacks" in out and "failed" not in out
+
+
+def test_how_far_the_ranks_had_come():
+    trace = Trace.of([EVENT._replace(rank=rank, sequence=n) for rank in (1, 2) for n in range(2 + rank)]
+                     + [EVENT._replace(rank=2, plane="control")], run={"ranks": 3})
+    assert [reached(trace, predicted) for predicted in (9, 4, 3, 0)] == [(0, 4, 0), (0, 4, 0), (0, 3, 1), (0, 0, 4)]

@@ -4,11 +4,12 @@ import json
 import os
 
 import pytest
+from broken_files import put
 from trace_runs import body, on_threads
 
 from minitp.errors import FileFormatError
 from minitp.trace import Event, Mark, Trace
-from minitp.trace import file as file_module
+from minitp.trace import text as text_module
 from minitp.trace.schema import Inner, Weight
 
 EVENT = Event(0, "tp", 0, 0, "data", "all_reduce", None, None, None, "layers.0.mlp.down", "add", "decode", 3, None,
@@ -113,82 +114,73 @@ def test_what_is_unknown_is_ignored(tmp_path):
 
 # --- hostile files: (what is done to the plain data, what the message says) -----------------------------------------
 
-def _set(path, value):
-    def change(plain):
-        *folders, last = path.split("/")
-        for folder in folders:
-            plain = plain[int(folder) if isinstance(plain, list) else folder]
-        plain[int(last) if isinstance(plain, list) else last] = value
-    return change
-
-
 DEEP: list = []
 for _ in range(200):
     DEEP = [DEEP]
 
 BROKEN = {
-    "other format": (_set("format", "minitp checkpoint"), "no trace"),
-    "newer version": (_set("version", 2), "update minitp"),
-    "no version": (_set("version", None), "version 'None'"),
-    "version true": (_set("version", True), "version 'True'"),
+    "other format": (put("format", "minitp checkpoint"), "no trace"),
+    "newer version": (put("version", 2), "update minitp"),
+    "no version": (put("version", None), "version 'None'"),
+    "version true": (put("version", True), "version 'True'"),
     "no marks": (lambda plain: plain.pop("marks"), "lacks `marks`"),
     "no column": (lambda plain: plain["events"].pop("site"), "lacks the column site"),
-    "run no object": (_set("run", []), "`run` must be an object"),
-    "run too deep": (_set("run/x", DEEP), "more than 32 deep"),
-    "ranks zero": (_set("run/ranks", 0), "`run.ranks`"),
-    "ranks huge": (_set("run/ranks", 10**9), "`run.ranks`"),
-    "clock short": (_set("clock/offset_ns", [0]), "clock.offset_ns"),
-    "strings no strings": (_set("strings", [1]), "`strings`"),
-    "shapes negative": (_set("shapes/0", [-1]), "`shapes`"),
-    "shapes deep": (_set("shapes/0", [[1]]), "`shapes`"),
-    "events no object": (_set("events", [1]), "object of lists"),
-    "column no list": (_set("events/rank", {}), "object of lists"),
-    "lengths differ": (_set("events/site", [0]), "must have one length"),
-    "unknown column's length": (_set("events/x", [0]), "must have one length"),
-    "index too large": (_set("events/site/1", 10**6), "`events.site`, entry 1, is 1000000"),
-    "index negative": (_set("events/site/0", -1), "of `strings`"),
-    "shape index": (_set("events/shape/0", 99), "of `shapes`"),
-    "huge integer": (_set("events/enter/0", 10**30), "`events.enter`, entry 0"),
-    "too large for JSON": (_set("events/payload/0", 2**53), "small enough"),
-    "float": (_set("events/enter/0", 1.5), "whole number"),
-    "true": (_set("events/enter/0", True), "whole number"),
-    "null": (_set("events/enter/0", None), "whole number"),
-    "minus one for null": (_set("events/root/0", -1), "or null"),
-    "huge nullable": (_set("events/root/0", -10**30), "or null"),
-    "broken is a number": (_set("events/broken/0", 0), "true or false"),
-    "rank too large": (_set("events/rank/0", 4), "below run.ranks"),
-    "leaves before it enters": (_set("marks/leave/0", 0) if MARK.enter else _set("events/leave/0", 5), "leaves before"),
-    "values no list": (_set("values", {}), "`values` must be a list"),
-    "value of no event": (_set("values/0/event", 2), "`values`, entry 0"),
-    "value's size": (_set("values/0/after", {"shape": [3], "data": [1.0]}), "`values`, entry 0"),
-    "value's text": (_set("values/0/after", {"shape": [1], "data": ["1"]}), "`values`, entry 0"),
-    "value's blocks": (_set("values/0/after", {"shape": [5], "block": 0, "maxima": []}), "`values`, entry 0"),
-    "value's row": (_set("values/0/after", {"shape": [1], "row": -1, "data": [1]}), "`values`, entry 0"),
-    "value's first too long": (_set("values/1/before/first", [1, 2, 3, 4, 5]), "`values`, entry 1"),
-    "value's first of words": (_set("values/1/before/first", ["1"]), "`values`, entry 1"),
-    "value's maxima of nothing": (_set("values/1/before", {"shape": [0], "block": 1, "maxima": []}), "entry 1"),
-    "value's maxima of a number": (_set("values/1/before", {"shape": [], "block": 1, "maxima": [1]}), "entry 1"),
-    "value after no event": (_set("values/1/after_of", 9), "`values`, entry 1"),
-    "value after a word": (_set("values/1/after_of", "0"), "`values`, entry 1"),
-    "arrays no object": (_set("arrays", []), "`arrays` must be an object of lists"),
+    "run no object": (put("run", []), "`run` must be an object"),
+    "run too deep": (put("run/x", DEEP), "more than 32 deep"),
+    "ranks zero": (put("run/ranks", 0), "`run.ranks`"),
+    "ranks huge": (put("run/ranks", 10**9), "`run.ranks`"),
+    "clock short": (put("clock/offset_ns", [0]), "clock.offset_ns"),
+    "strings no strings": (put("strings", [1]), "`strings`"),
+    "shapes negative": (put("shapes/0", [-1]), "`shapes`"),
+    "shapes deep": (put("shapes/0", [[1]]), "`shapes`"),
+    "events no object": (put("events", [1]), "object of lists"),
+    "column no list": (put("events/rank", {}), "object of lists"),
+    "lengths differ": (put("events/site", [0]), "must have one length"),
+    "unknown column's length": (put("events/x", [0]), "must have one length"),
+    "index too large": (put("events/site/1", 10**6), "`events.site`, entry 1, is 1000000"),
+    "index negative": (put("events/site/0", -1), "of `strings`"),
+    "shape index": (put("events/shape/0", 99), "of `shapes`"),
+    "huge integer": (put("events/enter/0", 10**30), "`events.enter`, entry 0"),
+    "too large for JSON": (put("events/payload/0", 2**53), "small enough"),
+    "float": (put("events/enter/0", 1.5), "whole number"),
+    "true": (put("events/enter/0", True), "whole number"),
+    "null": (put("events/enter/0", None), "whole number"),
+    "minus one for null": (put("events/root/0", -1), "or null"),
+    "huge nullable": (put("events/root/0", -10**30), "or null"),
+    "broken is a number": (put("events/broken/0", 0), "true or false"),
+    "rank too large": (put("events/rank/0", 4), "below run.ranks"),
+    "leaves before it enters": (put("marks/leave/0", 0) if MARK.enter else put("events/leave/0", 5), "leaves before"),
+    "values no list": (put("values", {}), "`values` must be a list"),
+    "value of no event": (put("values/0/event", 2), "`values`, entry 0"),
+    "value's size": (put("values/0/after", {"shape": [3], "data": [1.0]}), "`values`, entry 0"),
+    "value's text": (put("values/0/after", {"shape": [1], "data": ["1"]}), "`values`, entry 0"),
+    "value's blocks": (put("values/0/after", {"shape": [5], "block": 0, "maxima": []}), "`values`, entry 0"),
+    "value's row": (put("values/0/after", {"shape": [1], "row": -1, "data": [1]}), "`values`, entry 0"),
+    "value's first too long": (put("values/1/before/first", [1, 2, 3, 4, 5]), "`values`, entry 1"),
+    "value's first of words": (put("values/1/before/first", ["1"]), "`values`, entry 1"),
+    "value's maxima of nothing": (put("values/1/before", {"shape": [0], "block": 1, "maxima": []}), "entry 1"),
+    "value's maxima of a number": (put("values/1/before", {"shape": [], "block": 1, "maxima": [1]}), "entry 1"),
+    "value after no event": (put("values/1/after_of", 9), "`values`, entry 1"),
+    "value after a word": (put("values/1/after_of", "0"), "`values`, entry 1"),
+    "arrays no object": (put("arrays", []), "`arrays` must be an object of lists"),
     "arrays without arrays": (lambda plain: plain["arrays"].pop("array"), "lacks the column array"),
-    "arrays lengths": (_set("arrays/array", []), "must have one length"),
-    "array no array": (_set("arrays/array/1", None), "`arrays.array`, entry 1"),
-    "array size": (_set("arrays/array/0/data", [1]), "`arrays.array`, entry 0"),
-    "array's numbers": (_set("arrays/array/0/data", [1, True]), "`arrays.array`, entry 0"),
-    "array's blocks": (_set("arrays/array/1/block", 0), "`arrays.array`, entry 1"),
-    "array's endless shape": (_set("arrays/array/1/shape", [2**53] * 32), "`arrays.array`, entry 1"),
-    "array's rank": (_set("arrays/rank/0", 4), "`arrays`, entry 0: its rank must be below"),
-    "array's site": (_set("arrays/site/0", 99), "of `strings`"),
-    "array's step": (_set("arrays/step/0", 0.5), "or null"),
-    "weight's grid": (_set("weights/array/0/block", [2, 3, 1]), "`weights.array`, entry 0"),
-    "weight's grid of zeros": (_set("weights/array/0/block", [0, 3]), "`weights.array`, entry 0"),
-    "weight's grid of booleans": (_set("weights/array/0/block", [True, 3]), "`weights.array`, entry 0"),
-    "weight's grid too small": (_set("weights/array/0/maxima", [5]), "`weights.array`, entry 0"),
-    "a grid of a vector": (_set("weights/array/0/shape", [9]), "`weights.array`, entry 0"),
-    "weight's rank": (_set("weights/rank/0", 9), "`weights`, entry 0: its rank must be below"),
-    "weight's name": (_set("weights/name/0", -1), "of `strings`"),
-    "value's huge integer": (_set("values/0/after", {"shape": [1], "data": [10**400]}), "`values`, entry 0"),
+    "arrays lengths": (put("arrays/array", []), "must have one length"),
+    "array no array": (put("arrays/array/1", None), "`arrays.array`, entry 1"),
+    "array size": (put("arrays/array/0/data", [1]), "`arrays.array`, entry 0"),
+    "array's numbers": (put("arrays/array/0/data", [1, True]), "`arrays.array`, entry 0"),
+    "array's blocks": (put("arrays/array/1/block", 0), "`arrays.array`, entry 1"),
+    "array's endless shape": (put("arrays/array/1/shape", [2**53] * 32), "`arrays.array`, entry 1"),
+    "array's rank": (put("arrays/rank/0", 4), "`arrays`, entry 0: its rank must be below"),
+    "array's site": (put("arrays/site/0", 99), "of `strings`"),
+    "array's step": (put("arrays/step/0", 0.5), "or null"),
+    "weight's grid": (put("weights/array/0/block", [2, 3, 1]), "`weights.array`, entry 0"),
+    "weight's grid of zeros": (put("weights/array/0/block", [0, 3]), "`weights.array`, entry 0"),
+    "weight's grid of booleans": (put("weights/array/0/block", [True, 3]), "`weights.array`, entry 0"),
+    "weight's grid too small": (put("weights/array/0/maxima", [5]), "`weights.array`, entry 0"),
+    "a grid of a vector": (put("weights/array/0/shape", [9]), "`weights.array`, entry 0"),
+    "weight's rank": (put("weights/rank/0", 9), "`weights`, entry 0: its rank must be below"),
+    "weight's name": (put("weights/name/0", -1), "of `strings`"),
+    "value's huge integer": (put("values/0/after", {"shape": [1], "data": [10**400]}), "`values`, entry 0"),
 }
 
 
@@ -238,7 +230,7 @@ def test_broken_text_is_refused(case, tmp_path):
 
 
 def test_a_gzip_bomb_is_refused_before_it_unfolds(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_module, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(text_module, "MAX_BYTES", 2**20)
     (tmp_path / "run.json.gz").write_bytes(gzip.compress(b" " * 2**24))
     with pytest.raises(FileFormatError, match=r"more than 1\.05 MB"):
         Trace.read(tmp_path / "run.json.gz")
