@@ -343,7 +343,7 @@ NAME = "01_states_and_collectives.py"
 threads = jobs.start_twin(NAME, "python", NAME)
 processes = jobs.start_twin(NAME, "minitp", "run", "-n", "4", NAME)
 processes.tell(first=7)
-if (here := threads.ended()) and (there := processes.ended()):
+if (here := threads.ended()) and (there := processes.ended()) and here.code == there.code == 0:
     pairs = zip(here.out.splitlines(), there.out.splitlines(), strict=False)
     differ = [mine for mine, other in pairs if mine != other and not mine.endswith("µs")]
     guess.check(len(differ), f"only the one that says what the ranks are. Here it is: {differ[0]}")

@@ -7,7 +7,7 @@ import pytest
 
 from minitp.errors import LaunchError
 from minitp.launcher import processes
-from minitp.launcher.hotline import ANSWER, ASK, FAILED, FETCH, RECORDING
+from minitp.launcher.hotline import ANSWER, ASK, FAILED, FETCH, RECORDING, Hotline
 from minitp.launcher.processes import Job
 from minitp.launcher.telling import describe
 
@@ -44,6 +44,16 @@ def test_the_watchdog_needs_an_mpi_that_any_thread_may_call(level, capfd):
                 pass
     finally:
         job._close()
+
+
+def test_no_word_of_a_script_keeps_ranks_from_being_asked():
+    """Nor an answer from coming: its watchdog would be gone, and the run never end."""
+    sent = []
+    comm = SimpleNamespace(Isend=lambda buffer, dest, tag: sent.append((dest, tag, bytes(buffer))))
+    line = Hotline(SimpleNamespace(rank=1, size=3, Dup=lambda: comm), str, str)
+    line.tell(ASK, "mlp\ud800" + "x" * 1000)
+    assert [(dest, tag, len(text), text[:5]) for dest, tag, text in sent] == [
+        (rank, ASK, 512, b"mlp?x") for rank in (0, 2)]
 
 
 class EndedError(Exception):

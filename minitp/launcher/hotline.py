@@ -31,7 +31,8 @@ class Hotline:
                 self._send(rank, kind, text)
 
     def _send(self, to: int, kind: int, text: str) -> None:
-        buffer = bytearray(text.encode() if kind == RECORDING else text.encode()[:_SHORT])
+        data = text.encode(errors="replace")     # a script's own words may be none that can be encoded
+        buffer = bytearray(data if kind == RECORDING else data[:_SHORT])
         self._sent.append((self._comm.Isend(buffer, dest=to, tag=kind), buffer))
 
     def listen(self) -> None:

@@ -2,6 +2,8 @@
 import signal
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,6 +101,21 @@ def test_where_there_is_nothing_to_start_a_notebook_s_script_is_left_out(monkeyp
         (tmp_path / "one.py").write_text("print(1)")
     job = jobs.start_twin("one.py", "python", "one.py")
     assert job.ended() is None and why in job.left_out
+
+
+@pytest.mark.parametrize("codes", [(0, 2), (1, 0)])
+def test_lesson_01_goes_on_where_its_processes_failed(monkeypatch, codes):
+    """As with an mpi4py that finds no MPI library."""
+    ended = iter([jobs.Ended(code, "line\n" * (not code), "") for code in codes])
+
+    def started(*_):
+        here = next(ended)
+        return SimpleNamespace(tell=lambda first: None, ended=lambda: here)
+
+    monkeypatch.setattr(jobs, "start_twin", started)
+    script = Path(__file__).parents[2] / "lessons" / "01_states_and_collectives.py"
+    (cell,) = [cell for cell in script.read_text("utf-8").split("# %%") if "start_twin" in cell]
+    exec(cell, {"guess": None})
 
 
 @pytest.mark.parametrize("kind, name", [("mpich", "OMPI_COMM_WORLD_SIZE"), ("intel", "OMPI_COMM_WORLD_SIZE"),
