@@ -171,10 +171,10 @@ hanging.tell()
 
 # %% [markdown]
 # An exit code other than 0 tells the shell, or the batch system, that the job has failed; 1 stands for an error of the
-# program, 2 for one that minitp itself reports, 124 for a run that has taken too long. On processes the watchdog is a
-# thread on every rank, which asks the others where they are. Two limits tell it when: the `deadline` of `launch`
-# (`--deadline` of `minitp generate`) is how long a rank may wait in one collective, `run_deadline` (`--timeout`) how
-# long the whole run may take, as the `deadline` of `attempt` is.
+# program, 2 for one that minitp itself reports. On processes the watchdog is a thread on every rank, which asks the
+# others where they are. There are two limits: the `deadline` of `launch` (`--deadline` of `minitp generate`) is how
+# long a rank may wait in one collective, its `run_deadline` (`--timeout`), and the `deadline` of `attempt`, how long
+# the whole run may take.
 #
 # At the end of a run the ranks' records are brought together by collectives. After a failure that can't be done, so
 # each rank that still answers hands over its own. `minitp generate --trace FILE` and `minitp train --trace FILE` write
@@ -363,10 +363,10 @@ refused.tell()
 #
 # ## The same on real processes
 #
-# `minitp run -n 4 a_when_ranks_fail.py` runs the same cells, without the jobs. What `run` starts has 4 processes for
-# ranks then; what `attempt` starts has threads there, too, for a failed rank would end all of the lesson. To provoke a
-# hang of your own, save `SCRIPT` as `trouble.py` and run it, first with `minitp run -n 2 trouble.py hang`, then with
-# `mpirun -n 2 python trouble.py hang` and without `deadline` (the limit is 300 seconds then), and have Ctrl-C at hand.
+# `minitp run -n 4 a_when_ranks_fail.py` runs the same cells, without the jobs. What `run` starts then has 4 processes
+# for ranks; what `attempt` starts has threads there, too, for a rank that fails would end the whole lesson. To provoke
+# a hang of your own, save `SCRIPT` as `trouble.py` and run it, first with `minitp run -n 2 trouble.py hang`, then with
+# `mpirun -n 2 python trouble.py hang` and without `deadline` (the limit is some minutes then), and have Ctrl-C at hand.
 #
 # ## Exercises
 #

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from minitp.trace.file import Trace
 from minitp.trace.info import run_info
 from minitp.trace.merge import joined, pack
@@ -109,12 +111,12 @@ def _waiting(calls: list[Unfinished], name: str) -> str:
 
 def _elsewhere(trace: Trace) -> list[str]:
     """The ranks that were in no call, by the last one that they had been in; of a rank that didn't answer any more, as
-    one that is stopped, nobody knows."""
+    one that is stopped, nobody knows. A control message is named only where there was nothing else."""
     inside, known = set(trace.unfinished["rank"].tolist()), set(trace.ranks)
     silent = [rank for rank in range(min(trace.run["ranks"], _MOST_RANKS)) if rank not in known]
     others: dict[str, list[int]] = {}
-    last = {rank: number for number, (rank, check) in enumerate(
-        zip(trace.events["rank"].tolist(), trace.where(plane="control").tolist(), strict=True)) if not check}
+    ranks, control = trace.events["rank"], trace.where(plane="control")
+    last = {ranks[number].item(): number for which in (control, ~control) for number in np.flatnonzero(which).tolist()}
     for rank in range(min(trace.run["ranks"], _MOST_RANKS)):
         if rank in known and rank not in inside:
             told = f"; the last one was {_named(trace.event(last[rank]))}" if rank in last else ""

@@ -186,7 +186,8 @@ def test_threads_that_wait_in_vain_say_for_whom(op, checked):
     first, left, third = run_threads(one_never_comes, 3, op=op, checked=checked, deadline=0.1)
     assert left == "left"
     for message in (first, third):
-        assert re.search(rf"rank \d waited 0.1 s in {op}\(.* at {SITE}, call 0.*rank 1 has come to no call yet", message)
+        assert re.search(rf"rank \d waited 0.1 s in {op}\(.* at {SITE}, call 0.*rank 1 has come to no call yet",
+                         message)
 
 
 def one_fails(comm: Communicator):

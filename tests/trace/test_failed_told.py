@@ -13,7 +13,7 @@ from minitp.placement import Placement
 from minitp.trace import Timeline, Trace
 from minitp.trace.check import reached
 from minitp.trace.export import chrome, csv
-from minitp.trace.failed import waiting_lines
+from minitp.trace.failed import failed_line, waiting_lines
 from minitp.trace.predict import GenerationPlan, predict
 from minitp.trace.schema import Mark
 from minitp.trace.show import show
@@ -27,9 +27,19 @@ def test_who_was_where():
         "Ranks 0, 2 and 3 were in all_reduce at mlp.down, call 1, for 50 ns.",
         "Ranks 1 and 4 were in no call; the last one was all_reduce at attention.o, call 0.",
         "Of rank 5 there is no recording."]
+    clock, other = (EVENT._replace(site="trace.clock", plane="control", sequence=number) for number in (1, 2))
+    trace = Trace.of([clock, other._replace(rank=1), EVENT._replace(rank=2), other._replace(rank=2)],
+                     unfinished=calls[:1], run={"ranks": 3, "failed": ""})
+    assert waiting_lines(trace)[1:] == ["Rank 1 was in no call; the last one was all_reduce at trace.clock, call 2.",
+                                        "Rank 2 was in no call; the last one was all_reduce at attention.o, call 0."]
     trace = Trace.of([], [Mark(1, "decode", 3, None, 0, 100)], unfinished=calls, run={"ranks": 12, "failed": ""})
     assert waiting_lines(trace)[1:] == ["Rank 1 was in no call, and had been in none.",
                                         "Of ranks 4, 5, 6, 7, 8, 9, 10 and 11 there is no recording."]
+
+
+def test_the_first_line_ends_in_one_mark():
+    assert failed_line({"failed": "it broke."}) == "This run failed: it broke. What had ended until then is shown."
+    assert failed_line({"failed": "x" * 400}).endswith("xxx… What had ended until then is shown.")
 
 
 def test_what_failed_in_loading_has_nothing_to_be_checked_against(tmp_path, capsys):

@@ -172,7 +172,8 @@ def test_an_attempt_has_its_trace_and_a_picture(capsys):
     assert hang.trace.run["command"] == [] and "the trace" not in hang.error
     pictures.timeline(hang)
     words = capsys.readouterr().out
-    assert "rank 0 met the others in all_reduce at mlp.down. Outlined in red is what never ended, drawn to the edge. Ranks 0" in words
+    assert ("rank 0 met the others in all_reduce at mlp.down. Outlined in red is what never ended, drawn to the edge. "
+            "Ranks 0") in words
     assert "Rank 1 was in no call; the last one was all_reduce at mlp.down, call 0." in words
 
 

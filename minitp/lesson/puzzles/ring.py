@@ -24,7 +24,7 @@ chunks on.
 **Given** on each rank: `y` (n,), its term of the sum.
 **Return** the whole sum (n,) on every rank. **Budget:** no collectives. 2(p − 1) messages from each rank, of one chunk
 each. `tp.exchange(array, to=…, shape=…, dtype=…, source=…, site=…, reason=…)` sends to one rank and receives from
-another at once (all ranks that first send and then receive may wait for ever); `minitp.Cut(n, p).of(i)` is chunk i, and
+another at once (all ranks that first send and then receive may wait forever); `minitp.Cut(n, p).of(i)` is chunk i, and
 n doesn't divide evenly."""
 
 
