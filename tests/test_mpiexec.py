@@ -187,9 +187,10 @@ def test_relaunch_under_a_launcher(monkeypatch):
         run_script(__file__, ranks=2)
 
 
-@pytest.mark.parametrize(("path", "ranks"), [("/no/such.py", 2), (__file__, 0)])
-def test_scripts_that_can_not_be_run(path, ranks):
-    with pytest.raises(LaunchError):
+@pytest.mark.parametrize(("path", "ranks", "why"), [
+    ("/no/such.py", 2, "there is no script"), ("--trace", 2, "no option --trace"), (__file__, 0, "at least 1 rank")])
+def test_scripts_that_can_not_be_run(path, ranks, why):
+    with pytest.raises(LaunchError, match=why):
         run_script(path, ranks=ranks)
 
 

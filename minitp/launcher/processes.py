@@ -141,10 +141,10 @@ class Job:
         """
         if not self._ending.acquire(blocking=False):
             return                                  # the main thread is already telling what it failed of
-        mine = self.where()
         if not self._heard(FAILED, FETCH, ASK):
             self.hotline.tell(ASK, headline)
             where = self.hotline.wait_for_all(ANSWER, 4 * _LOOK)
+            mine = self.where()                     # as late as the others say it: where nothing hangs, ranks go on
             if not self._heard(FAILED, FETCH) and min(self.hotline.heard[ASK], default=self.size) > self.rank:
                 silent = dict.fromkeys(range(self.size), "no answer: it has left, or is stopped")
                 account = f"{headline}\n" + positions(silent | where | {self.rank: mine})

@@ -26,6 +26,9 @@ def run_script(path: str, args: Sequence[str] = (), ranks: int = 1, world: World
     if launcher_environment() is not None:
         raise LaunchError("minitp run starts the ranks itself, but an MPI launcher has started it already. Use one of "
                           f"`minitp run -n N {path}` and `mpirun -n N python {path}`")
+    if path.startswith("-") and not Path(path).is_file():
+        raise LaunchError(f"minitp run has no option {path}; what follows the script's name is the script's own: "
+                          "`minitp run -n N script.py --its-option`")
     if not Path(path).is_file():
         raise LaunchError(f"there is no script {path} (seen from {Path.cwd()})")
     if _as_threads(ranks, world):

@@ -51,10 +51,10 @@ def joined_so_far(group: "Communicator", parts: Sequence[str | None], why: str) 
 
 def _without_folders(text: str) -> str:
     """Of paths only the last name: a folder's may be that of its owner. Blanks are known to be part of one inside
-    quotes, and in the folders that this process works in."""
+    quotes, and in the names of the folders that this process works in."""
     for folder in (Path.home, Path.cwd):
         with suppress(OSError, RuntimeError):              # there is none, or it is gone
-            text = text if folder().parent == folder() else text.replace(f"{folder()}{os.sep}", "")
+            text = text if folder().parent == folder() else text.replace(f"{folder()}{os.sep}", f".{os.sep}")
     return _FOLDERS.sub(r"\1", _QUOTED.sub(r"\1\2\1", text))
 
 
