@@ -176,6 +176,7 @@ def test_a_spinner_turns_when_all_is_read_and_the_work_goes_on():
 
 
 @pytest.mark.mpi
+@pytest.mark.slow
 def test_mpi_jobs_take_the_same_steps():
     ended = subprocess.run([sys.executable, "-m", "minitp", *SMALL, "--ranks", "3", "--world", "mpi", "--json"],
                            capture_output=True, text=True, timeout=120)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import nbformat
@@ -356,8 +357,10 @@ def started(folder):
         try:
             def said():
                 assert process.poll() is None, log.read_text()
-                with suppress(StopIteration, json.JSONDecodeError):          # not yet there, or not yet whole
-                    return json.loads(next(runtime.glob("jpserver-*.json")).read_text())
+                with suppress(StopIteration, json.JSONDecodeError, URLError):   # not there, not whole, not listening
+                    server = json.loads(next(runtime.glob("jpserver-*.json")).read_text())
+                    urlopen(f"{server['url']}api").close()
+                    return server
 
             yield until(said), runtime
         finally:

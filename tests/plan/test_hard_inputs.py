@@ -108,6 +108,7 @@ def test_positions_that_go_on_are_a_warning():
     assert positions.checked(model, Training(seq=131_073)) and not positions.refused(catalogue.model("bloom-176b"))
 
 
+@pytest.mark.slow
 def test_a_simulation_takes_the_whole_machine_and_says_what_does_not_fit(tmp_path):
     said = plan("simulate", "llama-3.1-8b", "--straggler", "5:1.5", "--seq", "64")
     assert "on 8 devices" in said and "the fastest that fits" in said and "doesn't fit" not in said
